@@ -8,10 +8,11 @@
     reason = "helpers of tests fail by panicking too"
 )]
 
+mod common;
+
 use std::{
     fmt::Write as _,
-    fs::{self, File},
-    io::{BufRead, BufReader, Read},
+    fs::{self},
     path::PathBuf,
     process::Command,
     sync::{Arc, Mutex},
@@ -86,7 +87,7 @@ struct Place {
     provider: ScriptedProvider,
 }
 
-/// What became of a run.
+/// The end of a run.
 #[derive(Debug)]
 struct Seen {
     outcome: Outcome,
@@ -158,21 +159,8 @@ impl Place {
         fs::read_to_string(self.dir.join(name)).unwrap_or_default()
     }
 
-    /// A pipe that hooks hold open. What is sent is the first line written to it, and then, once nobody holds it any
-    /// more, its end.
     fn pipe(&self, name: &str) -> (oneshot::Receiver<String>, oneshot::Receiver<()>) {
-        self.fifo(name);
-        let path = self.dir.join(name);
-        let ((line, on_line), (end, on_end)) = (oneshot::channel(), oneshot::channel());
-        std::thread::spawn(move || {
-            let mut reader = BufReader::new(File::open(path).unwrap());
-            let mut first = String::new();
-            reader.read_line(&mut first).unwrap();
-            let _ = line.send(first);
-            reader.read_to_end(&mut Vec::new()).unwrap();
-            let _ = end.send(());
-        });
-        (on_line, on_end)
+        common::pipe(&self.dir.join(name))
     }
 
     fn fifo(&self, name: &str) {

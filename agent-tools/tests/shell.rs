@@ -11,8 +11,7 @@
 mod common;
 
 use std::{
-    fs::{self, File},
-    io::{BufRead, BufReader, Read},
+    fs::{self},
     os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::Command,
@@ -20,6 +19,7 @@ use std::{
     time::Duration,
 };
 
+use common::git;
 use entourage_core::{message::ToolResult, tool::Tool};
 use entourage_runtime::{
     AllowAll, Runtime, Session,
@@ -70,21 +70,8 @@ impl Place {
         format!("<cwd>{}</cwd>", self.root.display())
     }
 
-    /// A pipe that commands hold open. What is sent is the first line written to it, and then, once nobody holds it any
-    /// more, its end.
     fn pipe(&self, name: &str) -> (oneshot::Receiver<String>, oneshot::Receiver<()>) {
-        let path = self.root.join(name);
-        assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
-        let ((line, on_line), (end, on_end)) = (oneshot::channel(), oneshot::channel());
-        std::thread::spawn(move || {
-            let mut reader = BufReader::new(File::open(path).unwrap());
-            let mut first = String::new();
-            reader.read_line(&mut first).unwrap();
-            let _ = line.send(first);
-            reader.read_to_end(&mut Vec::new()).unwrap();
-            let _ = end.send(());
-        });
-        (on_line, on_end)
+        common::pipe(&self.root.join(name))
     }
 }
 
@@ -494,17 +481,6 @@ fn attack_29_a_poisoned_environment_reaches_no_command() {
             place.bash(command).await;
         }
     });
-}
-
-/// Runs git with settings of its own, without those of this machine.
-fn git(dir: &Path, arguments: &[&str]) {
-    let status = Command::new("git")
-        .args(["-c", "user.name=a", "-c", "user.email=b@c.example", "-c", "init.defaultBranch=main"])
-        .args(arguments)
-        .current_dir(dir)
-        .env("GIT_CONFIG_GLOBAL", "/dev/null")
-        .status();
-    assert!(status.unwrap().success(), "{arguments:?}");
 }
 
 #[tokio::test]

@@ -8,6 +8,8 @@
     reason = "helpers of tests fail by panicking too"
 )]
 
+mod common;
+
 use std::{
     collections::BTreeMap,
     ffi::OsStr,
@@ -20,6 +22,7 @@ use std::{
     process::Command,
 };
 
+use common::git;
 use entourage_core::{ErrorKind, RunId, SessionId, session::Snapshots};
 #[cfg(feature = "shell")]
 use entourage_runtime::{Runtime, permission::Policy};
@@ -37,19 +40,6 @@ struct Place {
     state: TempDir,
     session: SessionId,
     git: bool,
-}
-
-/// Runs git with settings of its own, without those of this machine.
-fn git(dir: &Path, arguments: &[&str]) -> String {
-    let output = Command::new("git")
-        .args(["-c", "user.name=a", "-c", "user.email=b@c.example", "-c", "init.defaultBranch=main"])
-        .args(arguments)
-        .current_dir(dir)
-        .env("GIT_CONFIG_GLOBAL", "/dev/null")
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
 }
 
 impl Place {

@@ -5,7 +5,7 @@ use std::{
     future::Future,
     ops::Deref,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -20,12 +20,14 @@ use entourage_core::{
     provider::Model,
     run::{Outcome, RunContext, Task},
     session::{Batch, Lease, ReadRange, Row, SessionFilter, SessionInfo, SessionStore, SharedStore},
+    tool::{Access, Footprint, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec},
 };
 use entourage_runners::{ReactAgent, ReactBuilder};
 use entourage_runtime::permission::Policy;
 use entourage_runtime::{MemoryStore, RunHandle, Runtime};
 use entourage_testkit::{self as testkit, Gate};
 use futures_util::future::BoxFuture;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 /// A builder of a plain agent.
@@ -306,5 +308,58 @@ impl Agent for Do {
 
     async fn run(&self, _: Task, cx: &RunContext) -> Result<Outcome> {
         (self.0)(cx).await.map(Outcome::completed)
+    }
+}
+
+/// A tool that writes to a path, and says where. Clones share the paths that were written.
+#[derive(Clone)]
+pub(crate) struct Write {
+    spec: ToolSpec,
+    gate: Option<Gate>,
+    paths: Arc<Mutex<Vec<String>>>,
+}
+
+impl Write {
+    pub(crate) fn new() -> Self {
+        let schema =
+            json!({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]});
+        let spec = ToolSpec::new("write", "Writes.", schema).with_access(Access::WRITE).naming_subjects();
+        Self { spec, gate: None, paths: Arc::default() }
+    }
+
+    /// The same tool, whose calls may be repeated.
+    pub(crate) fn idempotent(mut self) -> Self {
+        self.spec = self.spec.with_repeat(Repeat::Idempotent);
+        self
+    }
+
+    /// The same tool, whose calls wait at a gate.
+    pub(crate) fn behind(mut self, gate: &Gate) -> Self {
+        self.gate = Some(gate.clone());
+        self
+    }
+
+    pub(crate) fn paths(&self) -> Vec<String> {
+        self.paths.lock().unwrap().clone()
+    }
+}
+
+#[async_trait]
+impl Tool for Write {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn footprint(&self, arguments: &Value) -> Footprint {
+        Footprint::new(Access::WRITE).writing(arguments["path"].as_str().unwrap_or("?"))
+    }
+
+    async fn call(&self, input: ToolInput, _: &ToolContext<'_>) -> Result<ToolOutput, ToolError> {
+        if let Some(gate) = &self.gate {
+            gate.pass().await;
+        }
+        let path = input.arguments["path"].as_str().unwrap().to_owned();
+        self.paths.lock().unwrap().push(path.clone());
+        Ok(ToolOutput::text(format!("wrote {path}")))
     }
 }

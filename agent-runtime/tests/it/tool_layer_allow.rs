@@ -9,58 +9,14 @@ use entourage_core::{
     permission::{Decision, RuleEffect, Scope},
     run::{RunContext, Status},
     session::SharedStore,
-    tool::{
-        Access, CallId, Footprint, LayerVerdict, NextCall, Repeat, Tool, ToolContext, ToolError, ToolInput,
-        ToolLayer, ToolOutput, ToolSpec, Tools,
-    },
+    tool::{Access, CallId, LayerVerdict, NextCall, Tool, ToolError, ToolLayer, ToolOutput, ToolSpec, Tools},
 };
 use entourage_runners::layered;
 use entourage_runtime::{Runtime, RuntimeBuilder, Waiting, permission::Policy};
 use entourage_testkit::{self as testkit, Gate, ScriptedProvider};
 use serde_json::{Value, json};
 
-use crate::common::{act, agent, assert_valid, memory, process, settled, stored, until_killed};
-
-/// A tool that writes to a path, behind a gate.
-#[derive(Clone)]
-struct Write(ToolSpec, Gate, Arc<Mutex<Vec<String>>>);
-
-impl Write {
-    fn new() -> Self {
-        let schema =
-            json!({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]});
-        let spec = ToolSpec::new("write", "Writes.", schema).with_access(Access::WRITE).naming_subjects();
-        let gate = Gate::new();
-        gate.open();
-        Self(spec.with_repeat(Repeat::Idempotent), gate, Arc::default())
-    }
-
-    fn behind(self, gate: &Gate) -> Self {
-        Self(self.0, gate.clone(), self.2)
-    }
-
-    fn paths(&self) -> Vec<String> {
-        self.2.lock().unwrap().clone()
-    }
-}
-
-#[async_trait]
-impl Tool for Write {
-    fn spec(&self) -> &ToolSpec {
-        &self.0
-    }
-
-    fn footprint(&self, arguments: &Value) -> Footprint {
-        Footprint::new(Access::WRITE).writing(arguments["path"].as_str().unwrap_or("?"))
-    }
-
-    async fn call(&self, input: ToolInput, _: &ToolContext<'_>) -> Result<ToolOutput, ToolError> {
-        self.1.pass().await;
-        let path = input.arguments["path"].as_str().unwrap().to_owned();
-        self.2.lock().unwrap().push(path.clone());
-        Ok(ToolOutput::text(format!("wrote {path}")))
-    }
-}
+use crate::common::{Write, act, agent, assert_valid, memory, process, settled, stored, until_killed};
 
 type Before = fn(&mut Value) -> LayerVerdict;
 
@@ -150,7 +106,7 @@ async fn decide(runtime: &Runtime, decision: Decision) {
 #[tokio::test]
 async fn ce03_an_allow_answers_a_rule_that_asks_and_the_record_has_its_reason() {
     for paths in [&["a"][..], &["a", "b"]] {
-        let (store, write, layer) = (memory(), Write::new(), Layer::new(allow));
+        let (store, write, layer) = (memory(), Write::new().idempotent(), Layer::new(allow));
         let agent = agent(provider(paths).model()).tool(write.clone()).build().unwrap();
         // Nobody can be asked: a question would pause the run.
         let session = on(&store, Policy::new().ask("write")).tool_layer(layer.clone()).build().session();
@@ -184,7 +140,7 @@ async fn ce03_an_allow_covers_its_call_alone_and_widens_nothing() {
         (asks().deny("write:secret/*"), Scope::all(), elsewhere_and_allow, None),
         (asks().deny("write:a"), Scope::all(), elsewhere_and_allow, Some("secret/x")),
     ] {
-        let (store, write) = (memory(), Write::new());
+        let (store, write) = (memory(), Write::new().idempotent());
         let shown = format!("{policy:?} {scope:?}");
         let agent = agent(provider(&["a"]).model()).tool(write.clone()).scope(scope).build().unwrap();
         let session = on(&store, policy).tool_layer(Layer::new(before)).build().session();
@@ -196,7 +152,7 @@ async fn ce03_an_allow_covers_its_call_alone_and_widens_nothing() {
 
 #[tokio::test]
 async fn ce03_a_rule_that_allows_is_named_and_not_the_layer() {
-    let (store, write) = (memory(), Write::new());
+    let (store, write) = (memory(), Write::new().idempotent());
     let agent = agent(provider(&["a"]).model()).tool(write.clone()).build().unwrap();
     let runtime = on(&store, Policy::new().allow("write")).tool_layer(Layer::new(allow)).build();
     let session = runtime.session();
@@ -209,7 +165,7 @@ async fn ce03_a_later_layer_that_changes_the_call_takes_the_allow_back() {
     for (inner, passes) in
         [(pass as Before, true), (elsewhere, false), (elsewhere_and_allow, true), (allow, true)]
     {
-        let (store, write) = (memory(), Write::new());
+        let (store, write) = (memory(), Write::new().idempotent());
         let tool = layered(write.clone(), Layer::new(inner));
         let agent = agent(provider(&["a"]).model()).tool(tool).build().unwrap();
         let runtime = on(&store, Policy::new().ask("write")).tool_layer(Layer::new(allow)).build();
@@ -221,7 +177,7 @@ async fn ce03_a_later_layer_that_changes_the_call_takes_the_allow_back() {
 
 #[tokio::test]
 async fn ce03_a_person_who_refuses_is_heard_before_a_layer_that_allows() {
-    let (store, write) = (memory(), Write::new());
+    let (store, write) = (memory(), Write::new().idempotent());
     let agent = agent(provider(&["a"]).model()).tool(write.clone()).build().unwrap();
     let runtime = on(&store, Policy::new().ask("write")).build();
     let session = runtime.session();
@@ -253,7 +209,7 @@ async fn ce03_a_call_that_waits_for_an_answer_is_not_asked_about_again_by_a_laye
         (false, Decision::Allow, Some("b"), 2),
         (true, Decision::Deny, None, 1),
     ] {
-        let (store, write) = (memory(), Write::new());
+        let (store, write) = (memory(), Write::new().idempotent());
         let agent = agent(provider(&["a"]).model()).tool(write.clone()).build().unwrap();
         let layer = if once { Layer::once(moody) } else { Layer::new(moody) };
         let runtime = || on(&store, Policy::new().ask("write")).tool_layer(layer.clone()).build();
@@ -272,7 +228,7 @@ async fn ce03_a_call_that_waits_for_an_answer_is_not_asked_about_again_by_a_laye
 fn ce03_a_call_that_began_keeps_its_allow_and_its_arguments_when_its_process_dies() {
     for once in [true, false] {
         let (store, gate) = (memory(), Gate::new());
-        let (layer, write) = (Layer::once(elsewhere_and_allow), Write::new().behind(&gate));
+        let (layer, write) = (Layer::once(elsewhere_and_allow), Write::new().idempotent().behind(&gate));
         let id = SessionId::new("work").unwrap();
         let world = |layer: Layer| {
             let agent = agent(provider(&["a"]).model()).tool(write.clone()).build().unwrap();
@@ -308,7 +264,7 @@ fn ce03_a_call_that_began_keeps_its_allow_and_its_arguments_when_its_process_die
 #[test]
 fn ce03_a_hand_written_agents_call_is_recalled_by_its_own_record() {
     let (store, gate) = (memory(), Gate::new());
-    let (layer, write) = (Layer::once(elsewhere_and_allow), Write::new().behind(&gate));
+    let (layer, write) = (Layer::once(elsewhere_and_allow), Write::new().idempotent().behind(&gate));
     let id = SessionId::new("work").unwrap();
     let world = |layer: Layer| {
         let tools = Tools::new([Arc::new(write.clone()) as Arc<dyn Tool>]).unwrap();
@@ -338,7 +294,7 @@ fn ce03_a_hand_written_agents_call_is_recalled_by_its_own_record() {
 
 #[tokio::test]
 async fn ce03_a_replay_asks_no_layer() {
-    let (store, write, layer) = (memory(), Write::new(), Layer::once(allow));
+    let (store, write, layer) = (memory(), Write::new().idempotent(), Layer::once(allow));
     let agent = agent(provider(&["a"]).model()).tool(write.clone()).build().unwrap();
     let runtime = on(&store, Policy::new().ask("write")).tool_layer(layer.clone()).build();
     let session = runtime.session();

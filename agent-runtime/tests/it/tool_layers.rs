@@ -8,52 +8,13 @@ use entourage_core::{
     event::Event,
     permission::{ApprovalRequest, Approver, Decision},
     run::{RunContext, Status, StopReason},
-    tool::{
-        Access, Footprint, LayerVerdict, NextCall, Tool, ToolContext, ToolError, ToolInput, ToolLayer,
-        ToolOutput, ToolSpec,
-    },
+    tool::{LayerVerdict, NextCall, ToolError, ToolLayer, ToolOutput, ToolSpec},
 };
 use entourage_runtime::permission::Policy;
 use entourage_testkit::{self as testkit, ScriptedProvider};
 use serde_json::{Value, json};
 
-use crate::common::{agent, assert_valid, memory, settled, stored};
-
-/// A tool that writes to a path, and says where.
-#[derive(Clone)]
-struct Write(ToolSpec, Arc<Mutex<Vec<String>>>);
-
-impl Write {
-    fn new() -> Self {
-        let schema =
-            json!({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]});
-        Self(
-            ToolSpec::new("write", "Writes.", schema).with_access(Access::WRITE).naming_subjects(),
-            Arc::default(),
-        )
-    }
-
-    fn paths(&self) -> Vec<String> {
-        self.1.lock().unwrap().clone()
-    }
-}
-
-#[async_trait]
-impl Tool for Write {
-    fn spec(&self) -> &ToolSpec {
-        &self.0
-    }
-
-    fn footprint(&self, arguments: &Value) -> Footprint {
-        Footprint::new(Access::WRITE).writing(arguments["path"].as_str().unwrap_or("?"))
-    }
-
-    async fn call(&self, input: ToolInput, _: &ToolContext<'_>) -> Result<ToolOutput, ToolError> {
-        let path = input.arguments["path"].as_str().unwrap().to_owned();
-        self.1.lock().unwrap().push(path.clone());
-        Ok(ToolOutput::text(format!("wrote {path}")))
-    }
-}
+use crate::common::{Write, agent, assert_valid, memory, settled, stored};
 
 type Before = fn(&mut Value) -> Result<LayerVerdict>;
 

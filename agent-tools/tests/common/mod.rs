@@ -1,6 +1,12 @@
-//! Calls tools as a run does: through a session, its scope and its policy.
+//! Calls tools as a run does, through a session, its scope and its policy; programs beside them.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    fs::File,
+    io::{BufRead, BufReader, Read},
+    path::Path,
+    process::Command,
+    sync::{Arc, Mutex},
+};
 
 use async_trait::async_trait;
 use entourage_core::{
@@ -12,6 +18,7 @@ use entourage_core::{
 };
 use entourage_runtime::{Runtime, Session};
 use serde_json::Value;
+use tokio::sync::oneshot;
 
 #[derive(Clone)]
 struct Caller {
@@ -58,4 +65,37 @@ pub(crate) async fn call_in(
     let outcome = session.start(&caller, "go").outcome().await.unwrap();
     assert!(outcome.is_completed(), "{outcome}");
     std::mem::take(&mut *caller.results.lock().unwrap())
+}
+
+/// Runs git with settings of its own, without those of this machine, and returns its output.
+#[allow(dead_code, reason = "not each test has a repository")]
+pub(crate) fn git(dir: &Path, arguments: &[&str]) -> String {
+    let output = Command::new("git")
+        .args(["-c", "user.name=a", "-c", "user.email=b@c.example", "-c", "init.defaultBranch=main"])
+        .args(arguments)
+        .current_dir(dir)
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// A pipe that programs hold open. The first line written to it is sent, and then, once nobody holds it any more, its
+/// end.
+#[cfg(unix)]
+#[allow(dead_code, reason = "not each test has programs")]
+pub(crate) fn pipe(path: &Path) -> (oneshot::Receiver<String>, oneshot::Receiver<()>) {
+    assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+    let ((line, on_line), (end, on_end)) = (oneshot::channel(), oneshot::channel());
+    let path = path.to_owned();
+    std::thread::spawn(move || {
+        let mut reader = BufReader::new(File::open(path).unwrap());
+        let mut first = String::new();
+        reader.read_line(&mut first).unwrap();
+        let _ = line.send(first);
+        reader.read_to_end(&mut Vec::new()).unwrap();
+        let _ = end.send(());
+    });
+    (on_line, on_end)
 }

@@ -64,31 +64,34 @@ impl History {
     }
 
     /// Keeps a content, which has this digest. It is whole once it has its name.
-    fn keep(&self, (content, digest): Content<'_>, beside: &str) -> io::Result<()> {
+    fn keep(&self, content: Content<'_>, beside: &str) -> io::Result<()> {
+        self.put(content, beside, File::sync_data)
+    }
+
+    /// Keeps a content of which a crash may leave a part, until [`History::sync`].
+    pub(super) fn keep_unsynced(&self, content: Content<'_>, beside: &str) -> io::Result<()> {
+        self.put(content, beside, |_| Ok(()))
+    }
+
+    fn put(
+        &self,
+        (content, digest): Content<'_>,
+        beside: &str,
+        sync: impl FnOnce(&File) -> io::Result<()>,
+    ) -> io::Result<()> {
         if self.has(digest) {
             return Ok(());
         }
         let mut options = OpenOptions::new();
         let mut file = self.contents.open_with(beside, options.write(true).create_new(true))?;
         file.write_all(content)?;
-        file.sync_data()?;
+        sync(&file)?;
         self.contents.rename(beside, &self.contents, digest.to_string())
     }
 
     /// True if a content is kept.
     pub(super) fn has(&self, digest: Digest) -> bool {
         self.contents.symlink_metadata(digest.to_string()).is_ok()
-    }
-
-    /// Keeps a content of which a crash may leave a part, until [`History::sync`].
-    pub(super) fn keep_unsynced(&self, (content, digest): Content<'_>, beside: &str) -> io::Result<()> {
-        if self.has(digest) {
-            return Ok(());
-        }
-        let mut options = OpenOptions::new();
-        let mut file = self.contents.open_with(beside, options.write(true).create_new(true))?;
-        file.write_all(content)?;
-        self.contents.rename(beside, &self.contents, digest.to_string())
     }
 
     /// Returns once these contents, and `file` of the same file system, are on the disk.

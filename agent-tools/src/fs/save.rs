@@ -1,7 +1,7 @@
 //! Writes a file whole, or not at all: beside it first, then in its place by one rename.
 
 use std::{
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     io::{self, Read, Write},
     path::{Component, Path, PathBuf},
     sync::atomic::{AtomicU64, Ordering},
@@ -353,6 +353,12 @@ impl Drop for Beside<'_> {
         // After a rename there is nothing left of it.
         drop(self.dir.remove_file(&self.name));
     }
+}
+
+/// True for a name that [`Names`] gave.
+pub(super) fn is_beside(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    name.starts_with(".entourage-") && name.ends_with(".tmp")
 }
 
 /// Names for files that lie beside others for a moment.

@@ -5,7 +5,7 @@ use std::{
     fs::Metadata,
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 use entourage_core::{Digest, SessionId};
@@ -27,6 +27,17 @@ impl Stamp {
     pub(super) fn of(metadata: &Metadata) -> Self {
         Self { len: metadata.len(), modified: metadata.modified().ok(), identity: identity(metadata) }
     }
+
+    /// The facts about an entry that was not opened.
+    pub(super) fn of_entry(metadata: &cap_std::fs::Metadata) -> Self {
+        let modified = metadata.modified().ok().map(cap_std::time::SystemTime::into_std);
+        Self { len: metadata.len(), modified, identity: identity_of_entry(metadata) }
+    }
+
+    /// True if the content has not changed for so long that a change would show by these facts.
+    pub(super) fn is_older_than(&self, age: Duration) -> bool {
+        self.modified.is_some_and(|at| SystemTime::now().duration_since(at).is_ok_and(|it| it > age))
+    }
 }
 
 #[cfg(unix)]
@@ -36,8 +47,20 @@ fn identity(metadata: &Metadata) -> Option<(u64, u64, i64, i64)> {
     Some((metadata.dev(), metadata.ino(), metadata.ctime(), metadata.ctime_nsec()))
 }
 
+#[cfg(unix)]
+#[allow(clippy::unnecessary_wraps, reason = "other systems have none")]
+fn identity_of_entry(metadata: &cap_std::fs::Metadata) -> Option<(u64, u64, i64, i64)> {
+    use cap_std::fs::MetadataExt;
+    Some((metadata.dev(), metadata.ino(), metadata.ctime(), metadata.ctime_nsec()))
+}
+
 #[cfg(not(unix))]
 fn identity(_: &Metadata) -> Option<(u64, u64, i64, i64)> {
+    None
+}
+
+#[cfg(not(unix))]
+fn identity_of_entry(_: &cap_std::fs::Metadata) -> Option<(u64, u64, i64, i64)> {
     None
 }
 

@@ -215,10 +215,7 @@ impl<'a> Sight<'a> {
 
     /// Opens a directory name by name; no link is followed.
     pub(super) fn plain(&self, at: &Path) -> io::Result<Dir> {
-        let start = self.ws.open_dir(Path::new("."), FollowSymlinks::Yes)?;
-        at.components()
-            .filter(|part| matches!(part, std::path::Component::Normal(_)))
-            .try_fold(start, |dir, part| cap_fs_ext::DirExt::open_dir_nofollow(&dir, part.as_os_str()))
+        self.ws.open_plain(at)
     }
 
     /// The error result for a system error at a place.

@@ -286,6 +286,14 @@ impl Workspace {
         Ok(if file.metadata()?.is_file() { Some(file) } else { None })
     }
 
+    /// Opens a directory name by name; no link is followed.
+    pub(super) fn open_plain(&self, at: &Path) -> io::Result<Dir> {
+        let start = self.open_dir(Path::new("."), FollowSymlinks::Yes)?;
+        at.components()
+            .filter(|part| matches!(part, Component::Normal(_)))
+            .try_fold(start, |dir, part| dir.open_dir_nofollow(part.as_os_str()))
+    }
+
     /// Opens a directory; with `No` a link as the last part is refused.
     pub(super) fn open_dir(&self, at: &Path, follow: FollowSymlinks) -> io::Result<Dir> {
         match follow {

@@ -5,7 +5,7 @@
 //! fetched unless somebody asks for them.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     fs,
     io::{self, BufRead, BufReader, BufWriter, Read, Write},
     path::PathBuf,
@@ -80,27 +80,30 @@ impl Git {
 
     /// Loads a snapshot's tree, and the objects of its contents.
     pub(super) fn load(&self, of: &Of) -> io::Result<Option<(Tree, HashMap<Content, String>)>> {
-        let Some(id) = self.object_of(of) else { return Ok(None) };
+        if self.object_of(of).is_none() {
+            return Ok(None);
+        }
+        let names = self.objects(of)?;
+        let tree = Tree::from_json(&self.reader()?.read(names.get(TREE).ok_or_else(missing)?)?)?;
+        let objects = of_contents(&tree, names)?;
+        Ok(Some((tree, objects)))
+    }
+
+    /// Lists the objects of a snapshot by their names.
+    fn objects(&self, of: &Of) -> io::Result<HashMap<String, String>> {
         let mut command = self.command();
-        let output = command.args(["ls-tree", "-r", "-z", &id]).stdout(Stdio::piped()).output()?;
+        let output =
+            command.args(["ls-tree", "-r", "-z", &Self::name(of)]).stdout(Stdio::piped()).output()?;
         if !output.status.success() {
             return Err(io::Error::other("git does not list a snapshot"));
         }
-        let listing = String::from_utf8_lossy(&output.stdout).into_owned();
         // A line of it: mode, type and object, then a tab and the name.
         let named = |line: &str| {
             let (about, name) = line.split_once('\t')?;
             Some((name.to_owned(), about.rsplit(' ').next()?.to_owned()))
         };
-        let mut names: HashMap<String, String> = listing.split_terminator('\0').filter_map(named).collect();
-        let missing =
-            || io::Error::new(io::ErrorKind::InvalidData, "a snapshot in the repository is damaged");
-        let tree = names.remove("tree.json").ok_or_else(missing)?;
-        let tree = Tree::from_json(&self.reader()?.read(&tree)?)?;
-        let objects =
-            tree.contents().map(|content| Some((content, names.get(&content.0.to_string())?.clone())));
-        let objects = objects.collect::<Option<_>>().ok_or_else(missing)?;
-        Ok(Some((tree, objects)))
+        let listing = String::from_utf8_lossy(&output.stdout);
+        Ok(listing.split_terminator('\0').filter_map(named).collect())
     }
 
     /// Begins to read objects.
@@ -113,6 +116,20 @@ impl Git {
         };
         Ok(Reader { stdin, stdout: BufReader::new(stdout), _process: Process(child) })
     }
+}
+
+/// Name of the tree's description in a snapshot.
+const TREE: &str = "tree.json";
+
+/// The objects of a tree's contents, among all `names` of its snapshot.
+fn of_contents(tree: &Tree, mut names: HashMap<String, String>) -> io::Result<HashMap<Content, String>> {
+    let contents: BTreeSet<_> = tree.contents().collect();
+    let object = |content: Content| Some((content, names.remove(&content.0.to_string())?));
+    contents.into_iter().map(object).collect::<Option<_>>().ok_or_else(missing)
+}
+
+fn missing() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "a snapshot in the repository is damaged")
 }
 
 /// True if the repository belongs to this program's user, whom it may have to write for.
@@ -150,18 +167,17 @@ impl Import<'_> {
         self.stdin.write_all(bytes).and_then(|()| self.stdin.write_all(b"\n")).map_err(broken)
     }
 
-    pub(super) fn finish(mut self, tree: &Tree, of: &Of) -> io::Result<()> {
+    /// Ends it, and returns the objects of its contents.
+    pub(super) fn finish(mut self, tree: &Tree, of: &Of) -> io::Result<HashMap<Content, String>> {
         let json = tree.to_json()?;
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         let out = &mut self.stdin;
         let about = "A snapshot of the workspace before a prompt.";
         write!(out, "commit {}\ncommitter entourage <> {} +0000\n", Git::name(of), now.as_secs())?;
-        write!(out, "data {}\n{about}\nM 100644 inline tree.json\ndata {}\n", about.len(), json.len())?;
+        write!(out, "data {}\n{about}\nM 100644 inline {TREE}\ndata {}\n", about.len(), json.len())?;
         out.write_all(&json)?;
         out.write_all(b"\n")?;
-        let mut contents: Vec<_> = tree.contents().collect();
-        contents.sort_unstable();
-        contents.dedup();
+        let contents: BTreeSet<_> = tree.contents().collect();
         for content in contents {
             match (self.objects.get(&content), self.marks.get(&content)) {
                 (_, Some(mark)) => writeln!(out, "M 100644 :{mark} {}", content.0)?,
@@ -172,8 +188,10 @@ impl Import<'_> {
         out.write_all(b"\ndone\n")?;
         out.flush()?;
         drop(self.stdin);
-        let done = self.process.0.wait()?.success() && self.git.object_of(of).is_some();
-        if done { Ok(()) } else { Err(io::Error::other("git did not take a snapshot")) }
+        if !self.process.0.wait()?.success() {
+            return Err(io::Error::other("git did not take a snapshot"));
+        }
+        of_contents(tree, self.git.objects(of)?)
     }
 }
 

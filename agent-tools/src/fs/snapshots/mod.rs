@@ -18,8 +18,8 @@ use entourage_core::{
     session::{Restored, Snapshots},
 };
 
-use super::workspace::Workspace;
-use scan::{Found, Known, Most, OnDisk, link, mode, scan, too_large};
+use super::{rules::Rules, workspace::Workspace};
+use scan::{Found, Known, link, mode, scan, too_large};
 use store::{Folder, Keeping, Of, Store};
 use tree::{Entry, Tree};
 
@@ -33,7 +33,7 @@ const LARGEST: u64 = 256 << 20;
 /// - A snapshot has all files, links and directories below the root, hidden ones too, with the bits of who may read,
 ///   write and run them. What `.gitignore` and `.ignore` files of the workspace name is no part of it, also where a
 ///   repository tracks it, nor is `.git`. Pipes, sockets, devices and what cannot be read are left as they are.
-/// - Where the root is that of a git repository of this program's user, a snapshot is a reference below
+/// - In the root of a git repository of this program's user, a snapshot is a reference below
 ///   `refs/entourage/` of it: no branch, tag, stash or index changes, no program of the repository's runs, and nothing
 ///   is pushed. Elsewhere, and where there is no `git`, it lies in the folder. Contents are kept once each. Nothing is
 ///   removed: remove a reference or the folder to be rid of them.
@@ -70,6 +70,13 @@ const LARGEST: u64 = 256 << 20;
 pub struct FileSnapshots {
     inner: Arc<Inner>,
     most: Most,
+}
+
+/// The largest workspace that is kept.
+#[derive(Debug, Clone, Copy)]
+struct Most {
+    places: usize,
+    bytes: u64,
 }
 
 struct Inner {
@@ -130,7 +137,9 @@ impl Inner {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut tree, mut bytes) = (Tree::default(), 0_u64);
         let keeping = std::cell::RefCell::new(keeping);
-        scan(&self.workspace, &mut OnDisk(&self.workspace), |path, found, dir| {
+        let on_disk =
+            |dir: &Path, above, has: &dyn Fn(&str) -> bool| Ok(Rules::read(&self.workspace, dir, above, has));
+        scan(&self.workspace, on_disk, |path, found, dir| {
             let entry = match found {
                 Found::Dir(mode) => Entry::Dir { mode },
                 Found::Link => link(dir, path).unwrap_or(Entry::Other),

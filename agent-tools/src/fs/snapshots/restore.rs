@@ -4,43 +4,19 @@ use std::{
     collections::BTreeMap,
     io,
     path::{Path, PathBuf},
-    sync::Arc,
 };
 
-use cap_fs_ext::DirExt;
 use cap_std::fs::{Dir, Permissions};
 use entourage_core::session::Restored;
 
 use super::{
-    scan::{Found, Ignoring, Known, link, mode, scan},
+    scan::{Found, Known, link, mode, scan},
     store::Contents,
     tree::{Entry, Tree},
 };
 use crate::fs::{rules::Rules, save::Beside, text, workspace::Workspace};
 
-/// The ignore files of a snapshot: what a run has done to those on the disk hides nothing from its undoing.
-struct Kept<'s, 'c> {
-    tree: &'s Tree,
-    contents: &'s mut Contents<'c>,
-}
-
-impl Ignoring for Kept<'_, '_> {
-    fn rules(
-        &mut self,
-        dir: &Path,
-        above: Option<Arc<Rules>>,
-        has: &dyn Fn(&str) -> bool,
-    ) -> io::Result<Arc<Rules>> {
-        let mut text = |name: &str| match self.tree.0.get(&dir.join(name)) {
-            Some(Entry::File { content, .. }) => self.contents.read(*content).map(Some),
-            _ => Ok(None),
-        };
-        let (plain, git) = (text(".ignore")?, text(".gitignore")?);
-        Ok(Rules::of_texts(dir, above, (plain.as_deref(), git.as_deref()), has(".git")))
-    }
-}
-
-/// What stands at a place now.
+/// The present state of a place.
 enum Now {
     Dir(u32),
     File { same: bool, mode: u32 },
@@ -143,7 +119,16 @@ fn look(
     (known, largest): (&mut Known, u64),
 ) -> io::Result<BTreeMap<PathBuf, Now>> {
     let mut now = BTreeMap::new();
-    scan(workspace, &mut Kept { tree, contents }, |path, found, dir| {
+    // The ignore files are the snapshot's: what a run did to those on the disk hides nothing from its undoing.
+    let mut text = |path: &Path| match tree.0.get(path) {
+        Some(Entry::File { content, .. }) => contents.read(*content).map(Some),
+        _ => Ok(None),
+    };
+    let rules_of = |dir: &Path, above, has: &dyn Fn(&str) -> bool| {
+        let (plain, git) = (text(&dir.join(".ignore"))?, text(&dir.join(".gitignore"))?);
+        Ok(Rules::of_texts(dir, above, (plain.as_deref(), git.as_deref()), has(".git")))
+    };
+    scan(workspace, rules_of, |path, found, dir| {
         let found = match found {
             Found::Dir(mode) => Now::Dir(mode),
             Found::Link => Now::Link(link(dir, path).ok()),
@@ -202,11 +187,9 @@ fn linked(workspace: &Workspace, path: &Path, target: &Path) -> io::Result<()> {
     replaced
 }
 
-/// The directory that holds a place, opened name by name without following links, and the place's name in it.
+/// The directory that holds a place, opened without following links, and the place's name in it.
 fn above<'p>(workspace: &Workspace, path: &'p Path) -> io::Result<(Dir, &'p Path)> {
-    let parent = path.parent().unwrap_or(Path::new(""));
-    let root = workspace.dir().try_clone()?;
-    let dir = parent.components().try_fold(root, |dir, part| dir.open_dir_nofollow(part.as_os_str()))?;
+    let dir = workspace.open_plain(path.parent().unwrap_or(Path::new("")))?;
     Ok((dir, Path::new(path.file_name().unwrap_or_default())))
 }
 

@@ -6,7 +6,7 @@ use std::{
     io::{self, Read},
     path::{Path, PathBuf},
     sync::Arc,
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use cap_fs_ext::{DirExt, FollowSymlinks};
@@ -15,7 +15,8 @@ use cap_std::fs::{Dir, Metadata};
 use super::tree::{Content, Entry, Name};
 use crate::fs::{
     rules::{Rules, Verdict},
-    seen::digest_of,
+    save::is_beside,
+    seen::{Stamp, digest_of},
     workspace::Workspace,
 };
 
@@ -25,28 +26,11 @@ const SETTLED: Duration = Duration::from_secs(2);
 /// Deepest nesting of directories.
 const DEEPEST: usize = 256;
 
-/// What a file's metadata say of its content.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stamp {
-    file: (u64, u64),
-    size: u64,
-    changed: SystemTime,
-    /// Time of the last change of the metadata too, which no program can set.
-    touched: (i64, i64),
-}
-
 /// The contents of files by their stamps, as they were read last.
 #[derive(Debug, Default)]
 pub(super) struct Known(HashMap<PathBuf, (Stamp, Content)>);
 
-/// The largest workspace that is kept.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Most {
-    pub(super) places: usize,
-    pub(super) bytes: u64,
-}
-
-/// What stands at a place on the disk.
+/// An entry on the disk.
 #[derive(Debug)]
 pub(super) enum Found {
     Dir(u32),
@@ -55,35 +39,12 @@ pub(super) enum Found {
     Other,
 }
 
-/// The ignore files of a directory, on the disk or in a snapshot.
-pub(super) trait Ignoring {
-    fn rules(
-        &mut self,
-        dir: &Path,
-        above: Option<Arc<Rules>>,
-        has: &dyn Fn(&str) -> bool,
-    ) -> io::Result<Arc<Rules>>;
-}
-
-/// Those on the disk.
-pub(super) struct OnDisk<'w>(pub(super) &'w Workspace);
-
-impl Ignoring for OnDisk<'_> {
-    fn rules(
-        &mut self,
-        dir: &Path,
-        above: Option<Arc<Rules>>,
-        has: &dyn Fn(&str) -> bool,
-    ) -> io::Result<Arc<Rules>> {
-        Ok(Rules::read(self.0, dir, above, has))
-    }
-}
-
 /// Calls `visit` for each place below the root that is not ignored, a directory before what is in it. No link is
-/// followed, and `.git` is no part of the tree.
+/// followed, and `.git` is no part of the tree. `rules_of` gives the rules of a directory, from those above it and a
+/// test for the names in it.
 pub(super) fn scan(
     workspace: &Workspace,
-    ignoring: &mut impl Ignoring,
+    mut rules_of: impl FnMut(&Path, Option<Arc<Rules>>, &dyn Fn(&str) -> bool) -> io::Result<Arc<Rules>>,
     mut visit: impl FnMut(&Path, Found, &Dir) -> io::Result<()>,
 ) -> io::Result<()> {
     let root = workspace.dir().try_clone()?;
@@ -98,7 +59,7 @@ pub(super) fn scan(
         }
         names.sort_unstable();
         let has = |name: &str| names.binary_search_by(|it| it.as_os_str().cmp(name.as_ref())).is_ok();
-        let rules = ignoring.rules(&at, above, &has)?;
+        let rules = rules_of(&at, above, &has)?;
         for name in names {
             if name == ".git" || is_beside(&name) {
                 continue;
@@ -127,12 +88,6 @@ pub(super) fn scan(
     Ok(())
 }
 
-/// True for a file that lies beside another while that is written.
-fn is_beside(name: &std::ffi::OsStr) -> bool {
-    let name = name.to_string_lossy();
-    name.starts_with(".entourage-") && name.ends_with(".tmp")
-}
-
 /// The link's target, of which `dir` holds the last part of `path`.
 pub(super) fn link(dir: &Dir, path: &Path) -> io::Result<Entry> {
     let target = dir.read_link_contents(path.file_name().unwrap_or_default())?;
@@ -149,7 +104,7 @@ impl Known {
         read: impl FnOnce(Content, &[u8]) -> io::Result<()>,
         is_kept: impl Fn(Content) -> bool,
     ) -> io::Result<Option<Content>> {
-        let stamp = Stamp::of(meta);
+        let stamp = Stamp::of_entry(meta);
         if let Some((_, content)) =
             self.0.get(path).filter(|(known, content)| *known == stamp && is_kept(*content))
         {
@@ -168,9 +123,8 @@ impl Known {
         if !is_kept(content) {
             read(content, &bytes)?;
         }
-        let after = dir.symlink_metadata(name).ok().map(|meta| Stamp::of(&meta));
-        let old = SystemTime::now().duration_since(stamp.changed).is_ok_and(|age| age > SETTLED);
-        if old && after == Some(stamp) {
+        let after = dir.symlink_metadata(name).ok().map(|meta| Stamp::of_entry(&meta));
+        if stamp.is_older_than(SETTLED) && after.as_ref() == Some(&stamp) {
             self.0.insert(path.to_owned(), (stamp, content));
         } else {
             self.0.remove(path);
@@ -186,20 +140,6 @@ pub(super) fn too_large(path: &Path) -> io::Error {
         path.display()
     );
     io::Error::new(io::ErrorKind::FileTooLarge, text)
-}
-
-impl Stamp {
-    fn of(meta: &Metadata) -> Self {
-        let changed = meta.modified().map_or(SystemTime::UNIX_EPOCH, cap_std::time::SystemTime::into_std);
-        #[cfg(unix)]
-        {
-            use cap_std::fs::MetadataExt;
-            let touched = (meta.ctime(), meta.ctime_nsec());
-            Self { file: (meta.dev(), meta.ino()), size: meta.len(), changed, touched }
-        }
-        #[cfg(not(unix))]
-        Self { file: (0, 0), size: meta.len(), changed, touched: (0, 0) }
-    }
 }
 
 /// The bits for reading, writing and running.

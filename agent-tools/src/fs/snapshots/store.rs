@@ -1,4 +1,4 @@
-//! Where snapshots are kept: in a folder, by digest, or in the objects of the workspace's own git repository.
+//! The stores of snapshots: a folder, by digest, or the objects of the workspace's own git repository.
 
 use std::{
     collections::HashMap,
@@ -43,10 +43,13 @@ impl Keeping<'_> {
         }
     }
 
-    /// Ends it. Before this returns, the snapshot is whole on the disk.
-    pub(super) fn finish(self, tree: &Tree, of: &Of) -> io::Result<()> {
+    /// Ends it. Before this returns, the snapshot is whole on the disk. Returns the objects of a repository that hold
+    /// its contents.
+    fn finish(self, tree: &Tree, of: &Of) -> io::Result<HashMap<Content, String>> {
         match self {
-            Self::Folder { folder, workspace } => folder.finish(tree, of, &workspace.next_name()),
+            Self::Folder { folder, workspace } => {
+                folder.finish(tree, of, &workspace.next_name()).map(|()| HashMap::new())
+            }
             Self::Git(import) => import.finish(tree, of),
         }
     }
@@ -141,24 +144,23 @@ impl Store {
             let known = self.objects.lock().unwrap_or_else(PoisonError::into_inner).clone();
             if let Ok(import) = git.import(known) {
                 let mut keeping = Keeping::Git(Box::new(import));
-                let tree = fill(&mut keeping);
-                // A tree that cannot be read cannot be kept elsewhere either.
-                let tree = match tree {
-                    Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error),
-                    tree => tree,
-                };
-                if let Ok(tree) = tree
-                    && keeping.finish(&tree, of).is_ok()
-                    && let Some((_, objects)) = git.load(of)?
-                {
-                    *self.objects.lock().unwrap_or_else(PoisonError::into_inner) = objects;
-                    return Ok(());
+                match fill(&mut keeping) {
+                    Ok(tree) => {
+                        if let Ok(objects) = keeping.finish(&tree, of) {
+                            *self.objects.lock().unwrap_or_else(PoisonError::into_inner) = objects;
+                            return Ok(());
+                        }
+                    }
+                    // The program ended.
+                    Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+                    // A tree that cannot be read cannot be kept elsewhere either.
+                    Err(error) => return Err(error),
                 }
             }
         }
         let mut keeping = Keeping::Folder { folder: &self.folder, workspace };
         let tree = fill(&mut keeping)?;
-        keeping.finish(&tree, of)
+        keeping.finish(&tree, of).map(drop)
     }
 
     /// Loads a snapshot, and what its contents are read with.

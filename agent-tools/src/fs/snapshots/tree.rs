@@ -1,4 +1,4 @@
-//! What a snapshot says of each place: pure data, and its form as JSON.
+//! The content of a snapshot, place by place: pure data, and its form as JSON.
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Tree(pub(super) BTreeMap<PathBuf, Entry>);
 
-/// What is at a place.
+/// The state of a place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub(super) enum Entry {

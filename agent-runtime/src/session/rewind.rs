@@ -20,7 +20,7 @@ use crate::session::{
 pub struct Rewound {
     /// The session to go on with.
     pub session: Session,
-    /// What was restored.
+    /// The places that were restored.
     pub restored: Restored,
     /// The snapshot of what there was before: [`Session::restore`] with it takes this back.
     pub before: RunId,
@@ -31,9 +31,8 @@ impl Session {
     /// and returns a new session whose conversation ends before that prompt. Nothing is deleted: this session stays as
     /// it is, and what there was is kept as a snapshot of its own.
     ///
-    /// What is restored is what the runtime's [`snapshots`](crate::RuntimeBuilder::snapshots) keep, such as the files
-    /// of a directory; also what others changed there since. Of the conversation, all that [`Session::fork`] says
-    /// holds.
+    /// It restores all that the runtime's [`snapshots`](crate::RuntimeBuilder::snapshots) keep, such as the files of a
+    /// directory; also what others changed there since. For the conversation the contract of [`Session::fork`] holds.
     ///
     /// It is done whole: if the new session cannot be stored, what there was is put back. Dropping the future takes
     /// nothing back. After a crash in between, call it again.
@@ -70,11 +69,11 @@ impl Session {
         journal.check_unleased(env.clock.now())?;
         let (first, mut runs) = self.runs_from(run).await?;
         if first.is_none() {
+            if forks {
+                return Err(no_run(self, run));
+            }
             // A snapshot that an earlier call left.
             runs.push(run);
-        }
-        if forks && first.is_none() {
-            return Err(no_run(self, run));
         }
         let before = RunId::generate();
         snapshots.take(self.id(), before).await?;

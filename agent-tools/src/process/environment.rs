@@ -6,8 +6,7 @@ use std::{
 };
 
 /// Parts of names of secrets.
-const SECRET: [&str; 17] = [
-    "APIKEY",
+const SECRET: [&str; 16] = [
     "AUTH",
     "CONNECTIONSTRING",
     "CONNECTION_STRING",
@@ -67,19 +66,14 @@ const SECRET_WORDS: [&str; 35] = [
 
 /// Parts of values that are secrets, in small letters: a password or a key in an address or a connection string, and
 /// addresses that are secrets themselves.
-const SECRET_PARTS: [&str; 14] = [
+const SECRET_PARTS: [&str; 9] = [
     "-----begin",
-    "access_key=",
-    "accountkey=",
-    "api_key=",
-    "apikey=",
     "discord.com/api/webhooks/",
     "hooks.slack.com/",
     "key=",
     "password=",
     "pwd=",
     "secret=",
-    "sharedaccesskey=",
     "sig=",
     "token=",
 ];

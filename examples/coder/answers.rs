@@ -1,4 +1,4 @@
-//! What the agent waits for: the approval of its plan, and answers to its questions.
+//! The answers that the agent waits for: to its plan, and to its questions.
 
 use std::{io, io::IsTerminal};
 

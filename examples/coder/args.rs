@@ -21,7 +21,7 @@ pub(crate) enum Task {
     Demo,
 }
 
-/// What the agent may do, and if it presents a plan first.
+/// The rights of the agent, and whether it presents a plan first.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Mode {
     pub(crate) preset: Preset,

@@ -25,7 +25,7 @@ use crate::{
     schema,
 };
 
-/// What the record has before the reason of a layer that allowed a call.
+/// The beginning of the recorded reason of a layer that allowed a call.
 pub(super) const BY_LAYER: &str = "layer: ";
 
 /// Reason that a call does not run.
@@ -56,7 +56,7 @@ fn is_once(site: &Site, tool: &Arc<dyn Tool>) -> bool {
     layers(site, tool).iter().any(|layer| layer.is_once())
 }
 
-/// What layers made of a call that goes on.
+/// A call that goes on, as the layers left it.
 #[derive(Debug, Default)]
 struct Passed {
     /// The arguments that they gave it, if they changed them.

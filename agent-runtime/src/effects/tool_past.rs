@@ -1,4 +1,4 @@
-//! What the record has of calls that an earlier life of their run judged, so that layers that are asked once are not
+//! The record of calls that an earlier life of their run judged, so that layers that are asked once are not
 //! asked about them again.
 
 use std::collections::HashMap;

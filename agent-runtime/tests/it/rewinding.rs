@@ -22,7 +22,7 @@ use serde_json::json;
 
 use crate::common::{Fault, FaultyStore, agent, assert_valid, memory, settled, stored};
 
-/// What tools change: one text. Clones share it and its snapshots.
+/// A world that tools change: one text. Clones share it and its snapshots.
 #[derive(Debug, Clone, Default)]
 struct World(Arc<Inner>);
 

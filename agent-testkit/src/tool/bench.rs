@@ -69,7 +69,7 @@ pub(super) struct Seen {
 /// A call and what it did to its tree.
 #[derive(Debug, Default)]
 pub(super) struct Call {
-    /// What the tool saw; `None` if it was not asked, since the arguments do not fit or a layer refused them.
+    /// The call as the tool saw it; `None` if it was not asked, since the arguments do not fit or a layer refused them.
     pub(super) seen: Option<Seen>,
     /// The result that a model would see; `None` without one.
     pub(super) result: Option<ToolResult>,
@@ -151,7 +151,7 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// What is known of a call while it goes on.
+/// The facts about a call while it goes on.
 #[derive(Debug, Default)]
 struct Log {
     call: Mutex<Call>,
@@ -252,7 +252,7 @@ impl Tool for Watched {
     }
 }
 
-/// What became of a call's future.
+/// The end of a call's future.
 enum Done {
     Ended(Result<ToolOutput, ToolError>),
     Panicked(String),

@@ -66,7 +66,7 @@ const CASES: [(Case, &str); 13] = [
     (Case::Cancel, "a_cancel_ends_the_call_within_a_second"),
 ];
 
-/// What was found, the first finding of each case.
+/// The findings, the first of each case.
 #[derive(Default)]
 struct Findings(BTreeMap<Case, String>);
 

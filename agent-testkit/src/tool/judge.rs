@@ -1,4 +1,4 @@
-//! What is wrong with a call, by what it did to its tree and what it gave back. Pure.
+//! The faults of a call, by what it did to its tree and what it gave back. Pure.
 
 use entourage_core::{
     ErrorKind, bound,

@@ -42,7 +42,7 @@ struct Large {
     content: Arc<[u8]>,
 }
 
-/// What lies in a tree at a moment, by paths relative to its root.
+/// The content of a tree at a moment, by paths relative to its root.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub(super) struct Look(pub(super) BTreeMap<String, Entry>);
 

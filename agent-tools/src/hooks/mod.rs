@@ -91,7 +91,7 @@ struct Settings {
     dir: PathBuf,
 }
 
-/// What hooks said of a call that they let pass.
+/// The answer of hooks to a call that they let pass.
 struct Kept {
     call: CallId,
     /// Digest of the arguments that they were asked about.

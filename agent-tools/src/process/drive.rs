@@ -34,7 +34,7 @@ pub(crate) struct Ended {
 }
 
 /// Waits for the end of `child`, which leads `group`, while `io` moves what it reads and writes. `stop` asks it to end.
-/// What it leaves of its group is killed.
+/// The rest of its group is killed.
 pub(crate) async fn drive(
     mut child: Child,
     group: &Group,

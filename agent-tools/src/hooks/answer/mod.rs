@@ -1,4 +1,4 @@
-//! What hooks say of a call, and how it is merged. Pure.
+//! Answers of hooks about a call, and their merging. Pure.
 
 use entourage_core::bound::shortened;
 use serde::Deserialize;

@@ -26,6 +26,7 @@ use crate::{
         delivery::{bus::Bus, emit::Watcher},
         journal::unstored::Unstored,
     },
+    texts::Texts,
     titles::Titles,
 };
 
@@ -70,6 +71,7 @@ pub(crate) struct Env {
     pub(crate) checkpoint_every: u64,
     /// Agents that may run at once below one root's run.
     pub(crate) sub_agents: usize,
+    pub(crate) texts: Texts,
 }
 
 impl Env {

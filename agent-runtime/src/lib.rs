@@ -37,6 +37,7 @@ mod runtime;
 pub mod schema;
 mod session;
 pub mod telemetry;
+mod texts;
 mod titles;
 
 pub use agent_ext::{AgentExt, unanswered};

@@ -17,7 +17,10 @@ use entourage_core::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::engine::{check_numbers, check_schemas};
+use crate::{
+    engine::{check_numbers, check_schemas},
+    texts::{Shared, Texts, text},
+};
 
 /// Digests in one list of messages.
 const LIST: usize = 32;
@@ -30,7 +33,8 @@ pub(crate) struct Newest(Mutex<Parts>);
 struct Parts {
     instructions: Option<(Arc<str>, Digest)>,
     tools: Option<(Arc<[ToolSpec]>, Digest)>,
-    settings: Option<(Settings, Digest)>,
+    /// Without a digest if they are those of a request that sets nothing.
+    settings: Option<(Settings, Option<Digest>)>,
     /// The schemas that passed the check.
     checked: (Arc<[ToolSpec]>, Option<Arc<OutputSchema>>),
     /// Messages that are not the conversation's.
@@ -77,9 +81,15 @@ impl Newest {
     }
 
     /// Adds the contents of the request to the start of its call, in a session of this state.
-    pub(crate) fn record(&self, request: &Request, state: &SessionState, started: &mut ModelStarted) {
+    pub(crate) fn record(
+        &self,
+        texts: &Texts,
+        request: &Request,
+        state: &SessionState,
+        started: &mut ModelStarted,
+    ) {
         let mut parts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut new = New { state, texts: BTreeMap::new(), bytes: 0 };
+        let mut new = New { state, known: texts, texts: BTreeMap::new(), bytes: 0 };
         if !request.instructions.is_empty() {
             started.instructions = Some(parts.instructions(&request.instructions, &mut new));
         }
@@ -101,7 +111,7 @@ impl Parts {
         match &self.instructions {
             Some((known, digest)) if Arc::ptr_eq(known, text) && new.state.holds(digest) => *digest,
             _ => {
-                let digest = new.add(text.to_string());
+                let digest = new.add_shared(Shared::Instructions(Arc::clone(text)));
                 self.instructions = Some((Arc::clone(text), digest));
                 digest
             }
@@ -112,7 +122,7 @@ impl Parts {
         match &self.tools {
             Some((known, digest)) if Arc::ptr_eq(known, specs) && new.state.holds(digest) => *digest,
             _ => {
-                let digest = new.add(text(specs));
+                let digest = new.add_shared(Shared::Tools(Arc::clone(specs)));
                 self.tools = Some((Arc::clone(specs), digest));
                 digest
             }
@@ -124,20 +134,19 @@ impl Parts {
         if let Some((known, digest)) = &self.settings
             && Arc::ptr_eq(&known.params, params)
             && (&known.tool_choice, &known.output) == (tool_choice, output)
-            && new.state.holds(digest)
+            && digest.as_ref().is_none_or(|digest| new.state.holds(digest))
         {
-            return Some(*digest);
+            return *digest;
         }
         // What a program passes on to a service may be a secret.
         let mut told = Params::clone(params);
         (told.metadata, told.extra) = (BTreeMap::new(), None);
-        if (tool_choice, output) == (&ToolChoice::Auto, &OutputFormat::Text) && told == Params::default() {
-            return None;
-        }
-        let digest = new.add(text(&Told { output, params: &told, tool_choice }));
+        let sets_nothing =
+            (tool_choice, output) == (&ToolChoice::Auto, &OutputFormat::Text) && told == Params::default();
+        let digest = (!sets_nothing).then(|| new.add(text(&Told { output, params: &told, tool_choice })));
         let (tool_choice, output, params) = (tool_choice.clone(), output.clone(), Arc::clone(params));
         self.settings = Some((Settings { tool_choice, output, params }, digest));
-        Some(digest)
+        digest
     }
 
     fn messages(&mut self, messages: &History, new: &mut New<'_>, is_step: bool) -> Digest {
@@ -205,6 +214,7 @@ impl TryFrom<Value> for Piece {
 /// Texts that a session does not hold.
 struct New<'a> {
     state: &'a SessionState,
+    known: &'a Texts,
     texts: BTreeMap<Digest, String>,
     bytes: usize,
 }
@@ -221,21 +231,31 @@ impl New<'_> {
     /// Adds a text, unless the session holds it or the event would become too large. Returns its digest.
     fn add(&mut self, text: String) -> Digest {
         let digest = Digest::of([text.as_bytes()]);
-        let bytes = self.bytes.saturating_add(text.len());
-        if bytes <= VALUE && !self.state.holds(&digest) && self.texts.insert(digest, text).is_none() {
+        self.insert(digest, text.len(), || text);
+        digest
+    }
+
+    /// Adds a text that other sessions have too.
+    fn add_shared(&mut self, shared: Shared) -> Digest {
+        let (digest, text) = self.known.of(shared);
+        self.insert(digest, text.len(), || text.to_string());
+        digest
+    }
+
+    fn insert(&mut self, digest: Digest, length: usize, text: impl FnOnce() -> String) {
+        let bytes = self.bytes.saturating_add(length);
+        if bytes <= VALUE && !self.state.holds(&digest) && self.texts.insert(digest, text()).is_none() {
             self.bytes = bytes;
         }
-        digest
     }
 }
 
 /// True for the conversation itself.
 fn is_same(messages: &History, history: &History, is_step: bool) -> bool {
-    messages.len() == history.len()
-        && messages.iter().zip(history).all(|(one, other)| Arc::ptr_eq(one, other) || is_step && one == other)
-}
-
-fn text(content: &impl Serialize) -> String {
-    // Their keys are texts, so it does not fail.
-    serde_json::to_string(content).unwrap_or_default()
+    match is_step {
+        true => messages == history,
+        false => {
+            messages.len() == history.len() && messages.iter().zip(history).all(|(a, b)| Arc::ptr_eq(a, b))
+        }
+    }
 }

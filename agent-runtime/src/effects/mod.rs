@@ -15,3 +15,4 @@ pub(crate) mod tool_layers;
 mod tool_past;
 pub(crate) mod tool_run;
 pub(crate) mod tool_schedule;
+mod tool_settle;

@@ -146,7 +146,7 @@ impl Notes<'_> {
         // Staged with the state that it is derived from: of two calls at once, one has a content that is new.
         let staged = site.stage_with(at, |state| {
             if site.env.store.is_some() {
-                site.newest.record(&call.request, state, &mut started);
+                site.newest.record(&site.env.texts, &call.request, state, &mut started);
             }
             Ok(Event::ModelStarted(Arc::new(started)))
         });

@@ -24,15 +24,17 @@ impl RootRun {
         Arc::new(Self { session: origin.session.clone(), run: origin.run, taken: OnceCell::new() })
     }
 
-    /// Takes the snapshot, if the runtime takes some and a call of this footprint may change something.
+    /// True if the runtime takes snapshots and a call of this footprint may change something.
+    pub(super) fn is_kept(env: &Env, footprint: &Footprint) -> bool {
+        env.snapshots.is_some() && footprint.access.intersects(Access::WRITE | Access::EXECUTE)
+    }
+
+    /// Takes the snapshot, unless it was taken.
     ///
     /// # Errors
     /// The text for the model: the call does not run then.
-    pub(super) async fn keep(&self, env: &Env, footprint: &Footprint) -> Result<(), ToolError> {
+    pub(super) async fn keep(&self, env: &Env) -> Result<(), ToolError> {
         let Some(snapshots) = &env.snapshots else { return Ok(()) };
-        if !footprint.access.intersects(Access::WRITE | Access::EXECUTE) {
-            return Ok(());
-        }
         let taken = self.taken.get_or_try_init(|| snapshots.take(&self.session, self.run)).await;
         taken.map(|_| ()).map_err(|error| {
             let text = format!("not run, since what it may change could not be kept before: {error}");

@@ -17,16 +17,19 @@ use crate::{
     effects::{
         site::Site,
         tool_judge::Open,
-        tool_run::{Done, Ready, Running},
+        tool_run::{Decided, Done, Ready, Running},
     },
     env::Env,
 };
+
+/// The questions that are being asked. Most steps have none, and then no queue.
+type Asking<'a> = FuturesUnordered<Pin<Box<dyn Future<Output = bool> + Send + 'a>>>;
 
 /// The questions of one step, asked or answered.
 #[derive(Default)]
 pub(super) struct Questions<'a> {
     /// Each gives true if the answer ends the turn.
-    asking: FuturesUnordered<Pin<Box<dyn Future<Output = bool> + Send + 'a>>>,
+    asking: Option<Asking<'a>>,
     /// The answers, by question, to come or there; each is taken by its call once that is about to start.
     answers: HashMap<ApprovalId, oneshot::Receiver<Decision>>,
 }
@@ -50,7 +53,7 @@ impl<'a> Questions<'a> {
         let (told, answer) = oneshot::channel();
         self.answers.insert(request.id.clone(), answer);
         let request = request.clone();
-        self.asking.push(Box::pin(async move {
+        self.asking.get_or_insert_default().push(Box::pin(async move {
             let decision = decide(site, &request).await;
             let ends = matches!(decision, Decision::Deny | Decision::Refuse { go_on: false, .. });
             // The call may have ended without its answer.
@@ -82,7 +85,7 @@ impl<'a> Questions<'a> {
                 Some(answer) => answer.await.unwrap_or(Decision::Later),
                 None => Decision::Later,
             };
-            (place, Done::Decided { ready, request, decision })
+            (place, Done::Decided(Box::new(Decided { ready, request, decision })))
         })
     }
 
@@ -99,18 +102,21 @@ impl<'a> Questions<'a> {
 
     /// True when no question is being asked.
     pub(super) fn is_empty(&self) -> bool {
-        self.asking.is_empty()
+        self.asking.as_ref().is_none_or(FuturesUnordered::is_empty)
     }
 
     /// Asks about all calls before the answer to one of them can pause the run. After a refusal that ends the turn, no
     /// further question is asked.
     pub(super) fn begin(&mut self) {
-        while self.asking.next().now_or_never() == Some(Some(false)) {}
+        let Some(asking) = &mut self.asking else { return };
+        while asking.next().now_or_never() == Some(Some(false)) {}
     }
 
     /// Waits until a question is answered.
     pub(super) async fn next(&mut self) {
-        self.asking.next().await;
+        if let Some(asking) = &mut self.asking {
+            asking.next().await;
+        }
     }
 }
 

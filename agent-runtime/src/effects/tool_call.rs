@@ -3,114 +3,152 @@
 //! Claims are committed before the tools are polled, so a tool that ran was claimed. All of a step's claims that can
 //! start at once share one transaction.
 
-use std::sync::Arc;
+use std::{
+    future::{Future, ready},
+    sync::Arc,
+};
 
 use entourage_core::{
-    Error, ErrorKind, Result, Timestamp,
+    Error, ErrorKind, Result,
     budget::Charge,
     event::{EffectKey, Event, ToolFinished, ToolStarted, WaitStarted},
-    message::{ToolCall, ToolResult},
+    message::ToolCall,
     permission::{ApprovalId, ApprovalRequest, Decision},
     run::{Observation, Pause, RunContext, ToolCalls},
-    tool::{CallId, Repeat, ToolContext, ToolError, ToolOutput},
+    tool::{CallId, Repeat, ToolContext},
 };
-use futures_util::{FutureExt, future::join_all};
+use futures_util::{
+    FutureExt,
+    future::{Either, join_all},
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::effects::{
     site::Site,
-    tool_ask::{Questions, previewed, soonest},
-    tool_bound::{bounded, other_arguments},
+    tool_ask::{Questions, previewed},
     tool_judge::{Checked, Judge, Plan},
-    tool_layers::{Held, has_layers, pass_all},
-    tool_run::{Done, Ran, Ready, Running, RunningCalls, run_tool},
+    tool_layers::{has_layers, needs_pass, pass_all},
+    tool_run::{Decided, Done, Ready, Running, RunningCalls, run_tool},
     tool_schedule::ToolSchedule,
 };
 
 /// Questions about one call in one life of its run, at most: after each its footprint may have changed.
 const MOST_QUESTIONS: u8 = 3;
 
-pub(crate) async fn perform(
-    site: &Site,
-    cx: &RunContext,
+/// Runs the calls of one effect. Nothing runs before the first poll.
+pub(crate) fn perform<'a>(
+    site: &'a Site,
+    cx: &'a RunContext,
     key: Option<EffectKey>,
     recorded: Vec<Event>,
     mut calls: Box<ToolCalls>,
-) -> Result<Observation> {
+) -> impl Future<Output = Result<Observation>> + Send + 'a {
     let is_recorded = !recorded.is_empty();
-    // A hand-written agent's call: its own journal entries say how far it came.
+    if let Some(answer) = recalled(recorded, &mut calls) {
+        return Either::Left(ready(answer));
+    }
+    Either::Right(async move {
+        site.warn_of_rules(calls.offered.specs());
+        let mut step = Step::new(site, cx, key, &calls, is_recorded);
+        step.run().await?;
+        step.end()
+    })
+}
+
+/// Returns the recorded end of a hand-written agent's call, whose own journal entries say how far it came, and marks
+/// one that began.
+fn recalled(recorded: Vec<Event>, calls: &mut ToolCalls) -> Option<Result<Observation>> {
     for event in recorded {
         match &event {
             Event::ToolFinished(call) => {
-                return match &call.fatal {
+                return Some(match &call.fatal {
                     Some(error) => Err(error.to_error()),
                     None => Ok(Observation::Tools(vec![Arc::clone(call)])),
-                };
+                });
             }
             Event::ToolStarted(_) => calls.calls.iter_mut().for_each(|call| call.started = true),
             _ => {}
         }
     }
-    site.warn_of_rules(calls.offered.specs());
-    let (seq, first) = site.place_of_calls(key);
-    let mut step = Step {
-        site,
-        cx,
-        key,
-        seq,
-        first,
-        calls: &calls,
-        recorded: is_recorded,
-        results: Vec::new(),
-        fatal: None,
-        exhausted: None,
-        pause: None,
-        denied: false,
-        ended: None,
-        over: None,
-        questions: Questions::default(),
-        handed_out: None,
-        without_result: Vec::new(),
-    };
-    step.run().await?;
-    let Step { mut results, fatal, exhausted, pause, .. } = step;
-    if let Some(error) = fatal.or(exhausted) {
-        return Err(error);
-    }
-    if let Some(pause) = pause {
-        return Err(Error::paused(soonest(site, pause)));
-    }
-    results.sort_by_key(|call| call.index);
-    Ok(Observation::Tools(results))
+    None
 }
 
-struct Step<'a> {
-    site: &'a Site,
-    cx: &'a RunContext,
-    key: Option<EffectKey>,
-    seq: u64,
-    first: usize,
-    calls: &'a ToolCalls,
+pub(super) struct Step<'a> {
+    pub(super) site: &'a Site,
+    pub(super) cx: &'a RunContext,
+    pub(super) key: Option<EffectKey>,
+    pub(super) seq: u64,
+    pub(super) first: usize,
+    pub(super) calls: &'a ToolCalls,
     /// True if an earlier life of the run recorded anything of this effect of a hand-written agent.
-    recorded: bool,
-    results: Vec<Arc<ToolFinished>>,
-    fatal: Option<Error>,
+    pub(super) recorded: bool,
+    pub(super) results: Vec<Arc<ToolFinished>>,
+    pub(super) fatal: Option<Error>,
     /// The error of a budget that does not cover a further call.
-    exhausted: Option<Error>,
-    pause: Option<Pause>,
-    denied: bool,
+    pub(super) exhausted: Option<Error>,
+    pub(super) pause: Option<Pause>,
+    pub(super) denied: bool,
     /// The tool whose result ended the turn.
-    ended: Option<Arc<str>>,
+    pub(super) ended: Option<Arc<str>>,
     /// Stops the calls that run an agent, if there are any, once the turn has ended.
-    over: Option<CancellationToken>,
-    questions: Questions<'a>,
+    pub(super) over: Option<CancellationToken>,
+    pub(super) questions: Questions<'a>,
     /// The first call that was handed out and has no result.
-    handed_out: Option<CallId>,
+    pub(super) handed_out: Option<CallId>,
     /// The places of all that were.
-    without_result: Vec<usize>,
+    pub(super) without_result: Vec<usize>,
+}
+
+/// A call that begins.
+enum Begun<'c> {
+    /// It runs.
+    Call(Running<'c>),
+    /// The approver is asked about it first.
+    Question(Box<Question<'c>>),
+}
+
+struct Question<'c> {
+    place: usize,
+    ready: Ready<'c>,
+    request: Box<ApprovalRequest>,
+}
+
+impl<'c> Begun<'c> {
+    fn question(place: usize, ready: Ready<'c>, request: Box<ApprovalRequest>) -> Self {
+        Self::Question(Box::new(Question { place, ready, request }))
+    }
 }
 
 impl<'a> Step<'a> {
+    fn new(
+        site: &'a Site,
+        cx: &'a RunContext,
+        key: Option<EffectKey>,
+        calls: &'a ToolCalls,
+        recorded: bool,
+    ) -> Self {
+        let (seq, first) = site.place_of_calls(key);
+        Self {
+            site,
+            cx,
+            key,
+            seq,
+            first,
+            calls,
+            recorded,
+            results: Vec::new(),
+            fatal: None,
+            exhausted: None,
+            pause: None,
+            denied: false,
+            ended: None,
+            over: None,
+            questions: Questions::default(),
+            handed_out: None,
+            without_result: Vec::new(),
+        }
+    }
+
     async fn run(&mut self) -> Result<()> {
         let message = Arc::clone(&self.calls.message);
         let mut slots = Vec::with_capacity(self.calls.calls.len());
@@ -127,10 +165,14 @@ impl<'a> Step<'a> {
             };
             slots.push(Some(Checked::new(self.calls, pending, call, self.cx.scope())));
         }
-        pass_all(self.site, self.cx, (self.calls, self.recorded), self.key, &mut slots).await?;
+        // What few steps need is in a box of its own: the future of all others stays small and cheap to allocate.
+        if needs_pass(self.site, &slots) {
+            let calls = (self.calls, self.recorded);
+            Box::pin(pass_all(self.site, self.cx, calls, self.key, &mut slots)).await?;
+        }
         // The only call is asked about when it is about to start, which is now.
         if slots.len() > 1 {
-            self.ask_all(&slots).await;
+            Box::pin(self.ask_all(&slots)).await;
         }
         self.drive(slots).await
     }
@@ -170,29 +212,11 @@ impl<'a> Step<'a> {
             if let Some(over) = self.over.as_ref().filter(|_| self.denied || self.ended.is_some()) {
                 over.cancel();
             }
-            while let Some(place) = schedule.next() {
-                let Some(slot) = slots.get_mut(place) else { break };
-                // What ran before may have changed what the call touches, so it is judged now and not earlier.
-                let Some(plan) = slot.take().map(|checked| self.plan(place, checked)) else { break };
-                if plan.is_exclusive().is_some_and(|exclusive| !schedule.start(exclusive)) {
-                    *slot = Some(plan.put_off());
-                    continue;
-                }
-                match plan {
-                    Plan::Settled { call, text, denied } => {
-                        self.settle_unrun(place, call, text, denied);
-                        schedule.pass();
-                        if denied {
-                            schedule.stop();
-                        }
-                    }
-                    Plan::Run(ready) if ready.is_external() => self.hand_out(place, ready, &mut schedule),
-                    Plan::Run(ready) => match self.claim(place, ready) {
-                        Some(call) => running.push(call),
-                        None => schedule.stop(),
-                    },
-                    Plan::Ask(ready, request) => running.push(self.wait(place, ready, request).await),
-                }
+            while let Some(begun) = self.start_next(&mut slots, &mut schedule) {
+                running.push(match begun {
+                    Begun::Call(call) => call,
+                    Begun::Question(question) => Box::pin(self.wait(question)).await,
+                });
             }
             claimed.drain(..).for_each(|call| running.push(call));
             if running.is_empty() {
@@ -204,74 +228,94 @@ impl<'a> Step<'a> {
             }
             self.site.commit().await?;
             self.questions.begin();
-            let done = tokio::select! {
+            let mut next = tokio::select! {
                 biased;
                 done = running.next() => done,
                 () = self.questions.next(), if !self.questions.is_empty() => continue,
                 () = cx.cancellation().cancelled() => return Err(Error::cancelled()),
             };
-            let mut next = done;
             // What is ready together is settled together.
-            while let Some((place, done)) = next {
-                match done {
-                    Done::Ran(ran) => {
-                        self.settle(place, ran);
-                        schedule.finish();
-                    }
-                    Done::Decided { ready, request, decision } => {
-                        match self.decided(place, ready, &request, &decision) {
-                            Some(Plan::Run(ready)) if ready.is_external() => {
-                                self.hand_out(place, ready, &mut schedule);
-                            }
-                            Some(Plan::Run(ready)) => claimed.extend(self.claim(place, ready)),
-                            Some(Plan::Ask(ready, request)) => {
-                                claimed.push(self.wait(place, ready, request).await);
-                            }
-                            Some(Plan::Settled { call, text, denied }) => {
-                                self.settle_unrun(place, call, text, denied);
-                                schedule.finish();
-                            }
-                            None => schedule.finish(),
-                        }
-                    }
+            while let Some((place, done)) = next.take() {
+                match self.take(place, done, &mut schedule) {
+                    Some(Begun::Call(call)) => claimed.push(call),
+                    Some(Begun::Question(question)) => claimed.push(Box::pin(self.wait(question)).await),
+                    None => {}
                 }
                 next = running.next().now_or_never().flatten();
             }
         }
     }
 
+    /// Begins the next call that may start, or its question; settles those before it that do not run. `None` when none
+    /// may start. A plain function, as [`take`](Self::take) is, so that no part of a call lives across an `.await`.
+    fn start_next<'c>(
+        &mut self,
+        slots: &mut [Option<Checked<'c>>],
+        schedule: &mut ToolSchedule,
+    ) -> Option<Begun<'c>>
+    where
+        'a: 'c,
+    {
+        while let Some(place) = schedule.next() {
+            let slot = slots.get_mut(place)?;
+            // What ran before may have changed what the call touches, so it is judged now and not earlier.
+            let plan = slot.take().map(|checked| self.plan(place, checked))?;
+            if plan.is_exclusive().is_some_and(|exclusive| !schedule.start(exclusive)) {
+                *slot = Some(plan.put_off());
+                continue;
+            }
+            match plan {
+                Plan::Settled { call, text, denied } => {
+                    self.settle_unrun(place, call, text, denied);
+                    schedule.pass();
+                    if denied {
+                        schedule.stop();
+                    }
+                }
+                Plan::Run(ready) if ready.is_external() => self.hand_out(place, ready, schedule),
+                Plan::Run(ready) => match self.claim(place, ready) {
+                    Some(call) => return Some(Begun::Call(call)),
+                    None => schedule.stop(),
+                },
+                Plan::Ask(ready, request) => return Some(Begun::question(place, ready, request)),
+            }
+        }
+        None
+    }
+
+    /// Takes the end of a call or of a question. Returns the call that begins by it.
+    fn take<'c>(&mut self, place: usize, done: Done<'c>, schedule: &mut ToolSchedule) -> Option<Begun<'c>>
+    where
+        'a: 'c,
+    {
+        let Decided { ready, request, decision } = match done {
+            Done::Ran(ran) => {
+                self.settle(place, ran);
+                schedule.finish();
+                return None;
+            }
+            Done::Decided(decided) => *decided,
+        };
+        match self.decided(place, ready, &request, &decision) {
+            Some(Plan::Run(ready)) if ready.is_external() => self.hand_out(place, ready, schedule),
+            Some(Plan::Run(ready)) => return self.claim(place, ready).map(Begun::Call),
+            Some(Plan::Ask(ready, request)) => return Some(Begun::question(place, ready, request)),
+            Some(Plan::Settled { call, text, denied }) => {
+                self.settle_unrun(place, call, text, denied);
+                schedule.finish();
+            }
+            None => schedule.finish(),
+        }
+        None
+    }
+
     /// True when no further call begins.
-    fn is_over(&self) -> bool {
+    pub(super) fn is_over(&self) -> bool {
         self.denied
             || self.ended.is_some()
             || self.fatal.is_some()
             || self.exhausted.is_some()
             || self.pause.is_some()
-    }
-
-    /// Answers the calls without a result when a refusal, or a tool, ended the turn. Those that had not begun are not
-    /// run, and nothing waits any more for those that were handed out.
-    fn settle_rest(&mut self, slots: &mut [Option<Checked<'_>>]) {
-        let why = match &self.ended {
-            _ if self.denied => "leave for another call was refused".to_owned(),
-            Some(tool) if self.fatal.is_none() => format!("`{tool}` ended the turn"),
-            _ => return,
-        };
-        for (place, slot) in slots.iter_mut().enumerate() {
-            match slot.take() {
-                Some(Checked::Settled { call, text, .. }) => self.settle_unrun(place, call, text, false),
-                Some(Checked::Open(open)) => {
-                    self.settle_unrun(place, open.call, format!("not run, since {why}"), false);
-                }
-                None => {}
-            }
-        }
-        let message = Arc::clone(&self.calls.message);
-        for place in std::mem::take(&mut self.without_result) {
-            let Some(call) = message.tool_calls().nth(self.index(place)) else { continue };
-            let why = format!("its result is unknown and no longer waited for, since {why}");
-            self.settle_unrun(place, call, why, false);
-        }
     }
 
     /// Records that a hand-written agent's call waits for an answer, and which effect it is.
@@ -282,7 +326,7 @@ impl<'a> Step<'a> {
         }
     }
 
-    fn index(&self, place: usize) -> usize {
+    pub(super) fn index(&self, place: usize) -> usize {
         self.calls.calls.get(place).map_or(place, |call| call.index)
     }
 
@@ -299,12 +343,8 @@ impl<'a> Step<'a> {
     }
 
     /// Returns the future of a call that waits for the answer to its question, which is asked now if it was not before.
-    async fn wait<'c>(
-        &mut self,
-        place: usize,
-        ready: Ready<'c>,
-        mut request: Box<ApprovalRequest>,
-    ) -> Running<'c> {
+    async fn wait<'c>(&mut self, question: Box<Question<'c>>) -> Running<'c> {
+        let Question { place, ready, mut request } = *question;
         if !self.questions.is_asking(&request.id) {
             let place_of_call = (self.seq, self.first + self.index(place));
             *request = previewed(self.site, self.cx, &ready.open, *request, place_of_call).await;
@@ -380,7 +420,7 @@ impl<'a> Step<'a> {
         let policy = &self.site.env.policy;
         let context = ToolContext::new(self.cx, policy, &ready.open.call.id, spec, footprint, place_of_call);
         let over = (spec.repeat() == Repeat::Resume).then(|| self.over.get_or_insert_default().clone());
-        Some(Box::pin(run_tool(self.site, place, ready, context, limit, over)))
+        Some(run_tool(self.site, place, ready, context, limit, over))
     }
 
     /// Returns the plan that follows from an answer; `None` when the call keeps waiting. An approval is for what was
@@ -411,65 +451,28 @@ impl<'a> Step<'a> {
         let text = "not run: what it touches changed while somebody was asked about it; call it again";
         Some(if changed { Plan::Settled { call, text: text.to_owned(), denied: false } } else { plan })
     }
+}
 
-    fn settle_unrun(&mut self, place: usize, call: &ToolCall, text: String, denied: bool) {
-        self.denied |= denied;
-        let mut finished = ToolFinished::new(0, Arc::new(ToolResult::error(call, text)));
-        (finished.stop_turn, finished.denied, finished.key) = (denied, denied, self.key);
-        self.finish(place, self.site.now(), finished);
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::effects::model_call;
+
+    /// Sizes from which on the C library's allocator takes its slow way: this is the price of each call.
+    const LARGE: usize = 1_024;
+
+    fn size_of_returned<A, F>(_: impl FnOnce(A) -> F) -> usize {
+        size_of::<F>()
     }
 
-    fn settle(&mut self, place: usize, ran: Ran<'_>) {
-        let Ran { call, edited, result, held, ended: at, time } = ran;
-        if let Some(Held { text, stops }) = held {
-            return self.settle_unrun(place, call, text, stops);
-        }
-        // The call stays open, until its run is resumed.
-        if let Err(ToolError::Fatal(error)) = &result
-            && let Some(pause) = error.pause()
-        {
-            self.pause.get_or_insert_with(|| pause.clone());
-            return;
-        }
-        if let Some(error) = self.diverged_below(call) {
-            self.fatal.get_or_insert(error);
-            return;
-        }
-        let (output, fatal) = match result {
-            Ok(output) => (output, None),
-            Err(ToolError::Tell(text)) => (ToolOutput::error(text), None),
-            Err(ToolError::Fatal(error)) => {
-                (ToolOutput::error(format!("the tool failed: {}", error.message())), Some(error))
-            }
-        };
-        let mut output = bounded(output, &self.calls.limits);
-        if let Some(arguments) = edited {
-            output.content.insert(0, other_arguments(&arguments));
-        }
-        let result = ToolResult::new(call, output.content, output.is_error);
-        if output.stop_turn {
-            self.ended.get_or_insert_with(|| Arc::clone(&call.name));
-        }
-        let mut finished = ToolFinished::new(0, Arc::new(result));
-        (finished.stop_turn, finished.metadata) = (output.stop_turn, output.metadata);
-        finished.micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-        (finished.fatal, finished.key) = (fatal.as_ref().map(Error::record), self.key);
-        self.finish(place, at, finished);
-        self.fatal = self.fatal.take().or(fatal);
-    }
+    type Context = (&'static Site, &'static RunContext, Option<EffectKey>);
 
-    /// Returns the reason that a call of a `Repeat::Resume` tool stays open: an agent below the run diverged, maybe the
-    /// call's own. The tool's result then does not count.
-    fn diverged_below(&self, call: &ToolCall) -> Option<Error> {
-        let lost = self.site.lost().filter(|lost| lost.kind() == ErrorKind::Diverged)?;
-        let tool = self.calls.offered.get(&call.name)?;
-        (tool.spec().repeat() == Repeat::Resume).then_some(lost)
-    }
-
-    fn finish(&mut self, place: usize, at: Timestamp, mut finished: ToolFinished) {
-        finished.index = self.index(place);
-        let finished = Arc::new(finished);
-        self.site.note_at(at, Event::ToolFinished(Arc::clone(&finished)));
-        self.results.push(finished);
+    #[test]
+    fn issue_12_the_futures_of_effects_are_small() {
+        let tools =
+            |((site, cx, key), calls): (Context, Box<ToolCalls>)| perform(site, cx, key, Vec::new(), calls);
+        let model = |((site, cx, key), call): (Context, _)| model_call::perform(site, cx, key, call);
+        let sizes = [size_of_returned(tools), size_of_returned(model), size_of::<Done<'_>>()];
+        assert!(sizes.iter().all(|size| *size <= LARGE), "{sizes:?}");
     }
 }

@@ -65,6 +65,11 @@ struct Passed {
     allowed: Option<String>,
 }
 
+/// True if one of the calls has layers to pass.
+pub(super) fn needs_pass(site: &Site, slots: &[Option<Checked<'_>>]) -> bool {
+    slots.iter().any(|slot| matches!(slot, Some(Checked::Open(open)) if has_layers(site, open.tool)))
+}
+
 /// Passes the calls of one step, or of one effect of a hand-written agent, through the layers of their tools. Those
 /// that an earlier life of the run judged get what the record has, if a layer of theirs is asked once.
 ///
@@ -81,9 +86,6 @@ pub(super) async fn pass_all(
         Some(Checked::Open(open)) if has_layers(site, open.tool) => Some(is_once(site, open.tool)),
         _ => None,
     };
-    if slots.iter().all(|slot| layers_of(slot).is_none()) {
-        return Ok(());
-    }
     let mut pasts = match slots.iter().any(|slot| layers_of(slot) == Some(true)) {
         true => tool_past::of_calls(site, cx, calls, key, recorded).await?,
         false => HashMap::new(),

@@ -23,6 +23,7 @@ use crate::{
     Caught, caught,
     effects::{
         site::Site,
+        snapshot::RootRun,
         tool_judge::Open,
         tool_layers::{self, Held, has_layers},
     },
@@ -66,7 +67,14 @@ impl<'a> Ready<'a> {
 /// The end of a tool call, or of a question about one.
 pub(super) enum Done<'a> {
     Ran(Ran<'a>),
-    Decided { ready: Ready<'a>, request: Box<ApprovalRequest>, decision: Decision },
+    Decided(Box<Decided<'a>>),
+}
+
+/// The end of a question about a call.
+pub(super) struct Decided<'a> {
+    pub(super) ready: Ready<'a>,
+    pub(super) request: Box<ApprovalRequest>,
+    pub(super) decision: Decision,
 }
 
 /// The end of a tool call.
@@ -116,33 +124,50 @@ impl<'a> RunningCalls<'a> {
 
 pub(super) type Running<'a> = Pin<Box<dyn Future<Output = (usize, Done<'a>)> + Send + 'a>>;
 
-/// Runs a call to its end, to its time limit, or until `over` is cancelled.
-pub(super) async fn run_tool<'c>(
-    site: &Site,
+/// Runs a call to its end, to its time limit, or until `over` is cancelled. The future has its parts once each: an
+/// `async fn` would hold its arguments a second time.
+pub(super) fn run_tool<'c>(
+    site: &'c Site,
     place: usize,
     ready: Ready<'c>,
-    context: ToolContext<'_>,
+    context: ToolContext<'c>,
     limit: Duration,
     over: Option<CancellationToken>,
-) -> (usize, Done<'c>) {
+) -> Running<'c> {
     let Ready { open: Open { call, tool, arguments, changed, began, .. }, edited, .. } = ready;
-    let (by_approver, held) = (edited.is_some() && !began, OnceLock::new());
-    let (edited, input) = (edited.or(changed), ToolInput::new(arguments));
-    // Outside of the call's time limit: a large workspace is no fault of the tool.
-    if let Err(error) = site.root.keep(&site.env, context.footprint()).await {
-        let (ended, time) = (site.now(), Duration::ZERO);
-        return (place, Done::Ran(Ran { call, edited, result: Err(error), held: None, ended, time }));
-    }
-    let started = site.now();
-    let run = Caught::new(|| match has_layers(site, tool) {
-        true => Box::pin(tool_layers::run(site, tool, input, &context, by_approver.then_some(&held))),
-        false => (**tool).call(input, &context),
-    });
-    let done = match over {
-        None => Some(in_time(limit, run).await),
-        Some(over) => over.run_until_cancelled_owned(in_time(limit, run)).await,
-    };
-    let result = match done {
+    let by_approver = edited.is_some() && !began;
+    let (edited, mut arguments) = (edited.or(changed), Some(arguments));
+    Box::pin(async move {
+        // Outside of the call's time limit: a large workspace is no fault of the tool.
+        if RootRun::is_kept(&site.env, context.footprint())
+            && let Err(error) = Box::pin(site.root.keep(&site.env)).await
+        {
+            let (ended, time) = (site.now(), Duration::ZERO);
+            return (place, Done::Ran(Ran { call, edited, result: Err(error), held: None, ended, time }));
+        }
+        let (started, held) = (site.now(), OnceLock::new());
+        let input = ToolInput::new(arguments.take().unwrap_or_default());
+        let run = Caught::new(|| match has_layers(site, tool) {
+            true => Box::pin(tool_layers::run(site, tool, input, &context, by_approver.then_some(&held))),
+            false => (**tool).call(input, &context),
+        });
+        let done = match over {
+            None => Some(in_time(limit, run).await),
+            Some(over) => Box::pin(over.run_until_cancelled_owned(in_time(limit, run))).await,
+        };
+        let result = checked(done, limit);
+        let ended = site.now();
+        let time = ended.since(started);
+        (place, Done::Ran(Ran { call, edited, result, held: held.into_inner(), ended, time }))
+    })
+}
+
+/// Returns the result of a call: of its tool, of a panic, of its time limit, or of a turn that ended.
+fn checked(
+    done: Option<Option<Result<Result<ToolOutput, ToolError>, String>>>,
+    limit: Duration,
+) -> Result<ToolOutput, ToolError> {
+    match done {
         Some(Some(Ok(result))) => result.map(ToolOutput::checked),
         Some(Some(Err(panic))) => Err(ToolError::Tell(format!("the tool panicked: {panic}"))),
         None => Err(ToolError::tell("the call was stopped, since another call of its step ended the turn")),
@@ -150,10 +175,7 @@ pub(super) async fn run_tool<'c>(
             "the call took longer than {} s and was stopped",
             limit.as_secs_f64()
         ))),
-    };
-    let ended = site.now();
-    let time = ended.since(started);
-    (place, Done::Ran(Ran { call, edited, result, held: held.into_inner(), ended, time }))
+    }
 }
 
 /// Returns the output of `work`; `None` when it takes longer than `limit`. The timer is made only once there is

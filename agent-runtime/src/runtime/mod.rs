@@ -412,6 +412,7 @@ impl RuntimeBuilder {
             lease: self.lease,
             checkpoint_every: self.checkpoint_every.max(1),
             sub_agents: self.sub_agents.max(1),
+            texts: Default::default(),
         }
     }
 }

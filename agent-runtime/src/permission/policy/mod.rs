@@ -3,7 +3,7 @@
 //!
 //! Pure: nothing here looks at a file or a host.
 
-use std::{cmp::Ordering, fmt, sync::Arc};
+use std::{borrow::Cow, cmp::Ordering, fmt, sync::Arc};
 
 use entourage_core::{
     permission::{RuleEffect, Rules},
@@ -199,20 +199,26 @@ impl Policy {
     }
 
     /// This policy, and all that restrict it.
-    fn levels(&self) -> Vec<&Self> {
-        let limits = self.0.iter().flat_map(|inner| &inner.limits).flat_map(Self::levels);
-        std::iter::once(self).chain(limits).collect()
+    fn levels(&self) -> impl Iterator<Item = &Self> {
+        std::iter::once(self).chain(self.limits())
+    }
+
+    /// All policies that restrict this one. Without any, as policies are for the most part, it allocates nothing.
+    fn limits(&self) -> impl Iterator<Item = &Self> {
+        let limits = self.0.as_ref().map_or(&[][..], |inner| &inner.limits);
+        let below = |limit| Self::levels(limit).collect::<Vec<_>>();
+        limits.iter().flat_map(below)
     }
 
     /// Judges a call by the rules.
     #[must_use]
     pub fn judge(&self, spec: &ToolSpec, footprint: &Footprint) -> Ruling {
-        let limits = self.levels().into_iter().skip(1).map(|limit| limit.strictest(spec, footprint));
+        let limits = self.limits().map(|limit| limit.strictest(spec, footprint));
         // Of equals, that of this policy is named.
         let ruling = limits.fold(self.strictest(spec, footprint), |one, other| {
             if strictness(other.effect) > strictness(one.effect) { other } else { one }
         });
-        let name = ruling.to_string().into();
+        let name = ruling.name();
         match ruling.effect {
             RuleEffect::Allow => Ruling::Allow(name),
             RuleEffect::Deny => Ruling::Deny(name),
@@ -249,7 +255,7 @@ impl Policy {
 
     /// Returns the rules, those of the policies that restrict this one included.
     pub fn rules(&self) -> impl Iterator<Item = &Rule> {
-        self.levels().into_iter().flat_map(Self::own_rules)
+        self.levels().flat_map(Self::own_rules)
     }
 
     fn own_rules(&self) -> &[Rule] {
@@ -285,8 +291,7 @@ impl Rules for Policy {
         spec: &ToolSpec,
         footprint: &Footprint,
     ) -> Option<Box<dyn Fn(&str) -> RuleEffect + Send + Sync>> {
-        let levels: Vec<_> =
-            self.levels().into_iter().filter_map(|level| Reading::new(level, spec, footprint)).collect();
+        let levels: Vec<_> = self.levels().filter_map(|level| Reading::new(level, spec, footprint)).collect();
         if levels.is_empty() {
             return None;
         }
@@ -358,6 +363,15 @@ impl Applied<'_> {
         let key = |it: &Self| (strictness(it.effect), it.rule.map(Rule::specificity));
         let words = |it: &Self| it.rule.map(|rule| (rule.tool.clone(), rule.subject.clone()));
         key(self).cmp(&key(other)).then_with(|| words(self).cmp(&words(other)))
+    }
+
+    /// Its name in records.
+    fn name(&self) -> Cow<'static, str> {
+        let is_named = self.policy.0.as_ref().is_some_and(|inner| inner.name.is_some());
+        match self.rule {
+            None if !is_named => Cow::Borrowed(self.word),
+            _ => Cow::Owned(self.to_string()),
+        }
     }
 }
 

@@ -1,0 +1,65 @@
+//! Texts of contents that many sessions of a runtime record, such as instructions and the tools of an agent.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use entourage_core::{Digest, tool::ToolSpec};
+use serde::Serialize;
+
+/// Most contents that many sessions share, and most bytes of one, of which a runtime keeps the text and its digest.
+const SHARED: usize = 32;
+const SHARED_BYTES: usize = 256 << 10;
+
+/// A content that is the same in many sessions of a runtime.
+#[derive(Debug)]
+pub(crate) enum Shared {
+    Instructions(Arc<str>),
+    Tools(Arc<[ToolSpec]>),
+}
+
+impl Shared {
+    fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Instructions(one), Self::Instructions(other)) => Arc::ptr_eq(one, other),
+            (Self::Tools(one), Self::Tools(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        }
+    }
+
+    fn text(&self) -> Arc<str> {
+        match self {
+            Self::Instructions(text) => Arc::clone(text),
+            Self::Tools(specs) => text(specs).into(),
+        }
+    }
+}
+
+/// The texts and digests of contents that many sessions share, so that each is written and digested once.
+#[derive(Debug, Default)]
+pub(crate) struct Texts(Mutex<VecDeque<(Shared, Digest, Arc<str>)>>);
+
+impl Texts {
+    /// Returns the digest and the text of a content.
+    pub(crate) fn of(&self, shared: Shared) -> (Digest, Arc<str>) {
+        let known = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, digest, text)) = known().iter().find(|(known, ..)| known.is(&shared)) {
+            return (*digest, Arc::clone(text));
+        }
+        let text = shared.text();
+        let digest = Digest::of([text.as_bytes()]);
+        if text.len() <= SHARED_BYTES {
+            let mut known = known();
+            known.truncate(SHARED - 1);
+            known.push_front((shared, digest, Arc::clone(&text)));
+        }
+        (digest, text)
+    }
+}
+
+/// Writes a content as JSON.
+pub(crate) fn text(content: &impl Serialize) -> String {
+    // Their keys are texts, so it does not fail.
+    serde_json::to_string(content).unwrap_or_default()
+}

@@ -5,6 +5,7 @@
 //! opened through a handle on that root. So neither `..` nor a link leads out, however the tree changes meanwhile.
 //! Nothing opens a file by an absolute path.
 
+mod beside;
 mod change;
 mod diff;
 mod document;

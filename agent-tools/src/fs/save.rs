@@ -1,18 +1,16 @@
 //! Writes a file whole, or not at all: beside it first, then in its place by one rename.
 
 use std::{
-    ffi::{OsStr, OsString},
-    io::{self, Read, Write},
+    io::{self, Read},
     path::{Component, Path, PathBuf},
-    sync::atomic::{AtomicU64, Ordering},
-    time::SystemTime,
 };
 
-use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt};
-use cap_std::fs::{Dir, OpenOptions, Permissions};
+use cap_fs_ext::FollowSymlinks;
+use cap_std::fs::{Dir, Permissions};
 use entourage_core::{Digest, tool::ToolError};
 
 use super::{
+    beside::{Beside, Durability},
     history::Content,
     seen::{Stamp, digest_of},
     sight::Sight,
@@ -144,13 +142,15 @@ impl<'a> Target<'a> {
         };
         let dir = dir.map_err(explain)?;
         let permissions = found.map(|found| found.permissions.clone());
-        let beside = Beside::write(self.sight.workspace(), &dir, content, permissions).map_err(explain)?;
+        let names = self.sight.workspace().names();
+        names.clean(&dir, parent);
+        let beside = Beside::write(names, &dir, content, permissions, Durability::Synced).map_err(explain)?;
         // From here on the file is changed or not; a call that was dropped changes nothing.
         self.stop.check().map_err(|halt| halted(halt, self.stop))?;
         match found {
             Some(found) => {
                 self.check_unchanged(&dir, Path::new(name), found)?;
-                beside.replace(Path::new(name)).map_err(explain)?;
+                beside.replace(&dir, Path::new(name)).map_err(explain)?;
             }
             None => match beside.put(Path::new(name)) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -174,9 +174,8 @@ impl<'a> Target<'a> {
         after: Content<'_>,
     ) -> Result<Option<usize>, ToolError> {
         let Some(history) = self.sight.workspace().history() else { return Ok(None) };
-        let beside = self.sight.workspace().next_name();
         let before = before.map(|current| (&*current.content, current.digest));
-        let kept = history.before(self.sight.session(), self.path()?, (before, after), &beside);
+        let kept = history.before(self.sight.session(), self.path()?, (before, after));
         kept.map(Some).map_err(|error| {
             ToolError::tell(format!(
                 "the history of files cannot be written, so nothing was changed: {error}"
@@ -207,21 +206,23 @@ impl<'a> Target<'a> {
         let (session, path) = (self.sight.session(), self.path()?);
         let broken =
             |error: io::Error| ToolError::tell(format!("the history of files cannot be used: {error}"));
-        let versions = history.versions(session, path).map_err(broken)?;
+        let current = self.read()?;
+        let digest = current.as_ref().map(|current| current.digest);
+        let versions = history.settled(session, path, digest).map_err(broken)?;
         let [.., before, after] = versions.as_slice() else {
             return Err(ToolError::tell(format!(
                 "this session has made no change of `{}` that is not undone",
                 self.name
             )));
         };
-        let current = self.read()?;
-        if current.as_ref().map(|current| current.digest) != *after {
+        if digest != *after {
             return Err(ToolError::tell(format!(
                 "`{}` has changed since this session's last change, so nothing was undone; view it, and change it by \
                  `edit`",
                 self.name
             )));
         }
+        history.undoing(session, path, *before).map_err(broken)?;
         match before {
             Some(before) => {
                 let content = history.content(*before).map_err(broken)?;
@@ -295,82 +296,6 @@ fn kept(permissions: &Permissions) -> Permissions {
     }
     #[cfg(not(unix))]
     permissions.clone()
-}
-
-/// A file beside the one to write, removed unless it takes that one's place.
-pub(super) struct Beside<'a> {
-    dir: &'a Dir,
-    name: OsString,
-}
-
-impl<'a> Beside<'a> {
-    pub(super) fn write(
-        workspace: &Workspace,
-        dir: &'a Dir,
-        content: &[u8],
-        permissions: Option<Permissions>,
-    ) -> io::Result<Self> {
-        let mut options = OpenOptions::new();
-        options.write(true).create_new(true).follow(FollowSymlinks::No);
-        let (beside, mut file) = loop {
-            let name = OsString::from(workspace.next_name());
-            match dir.open_with(&name, &options) {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                opened => break (Self { dir, name }, opened?),
-            }
-        };
-        // Nobody may read more of it than of the file in whose place it comes.
-        if let Some(permissions) = permissions {
-            file.set_permissions(permissions)?;
-        }
-        file.write_all(content)?;
-        file.sync_data()?;
-        Ok(beside)
-    }
-
-    /// Takes the place of a file.
-    pub(super) fn replace(self, name: &Path) -> io::Result<()> {
-        self.dir.rename(&self.name, self.dir, name)
-    }
-
-    /// Takes a free place.
-    fn put(self, name: &Path) -> io::Result<()> {
-        match self.dir.hard_link(&self.name, self.dir, name) {
-            Err(error) if !matches!(error.kind(), io::ErrorKind::AlreadyExists) => {
-                // Some file systems have no links.
-                if self.dir.symlink_metadata(name).is_ok() {
-                    return Err(io::ErrorKind::AlreadyExists.into());
-                }
-                self.dir.rename(&self.name, self.dir, name)
-            }
-            linked => linked,
-        }
-    }
-}
-
-impl Drop for Beside<'_> {
-    fn drop(&mut self) {
-        // After a rename there is nothing left of it.
-        drop(self.dir.remove_file(&self.name));
-    }
-}
-
-/// True for a name that [`Names`] gave.
-pub(super) fn is_beside(name: &OsStr) -> bool {
-    let name = name.to_string_lossy();
-    name.starts_with(".entourage-") && name.ends_with(".tmp")
-}
-
-/// Names for files that lie beside others for a moment.
-#[derive(Debug, Default)]
-pub(super) struct Names(AtomicU64);
-
-impl Names {
-    pub(super) fn next(&self) -> String {
-        let count = self.0.fetch_add(1, Ordering::Relaxed);
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        format!(".entourage-{:x}-{:x}-{count:x}.tmp", std::process::id(), now.as_nanos())
-    }
 }
 
 #[cfg(test)]

@@ -20,13 +20,13 @@ use entourage_core::{
 };
 
 use super::{
+    beside::Names,
     change::{Edit, MultiEdit, Undo, Write},
     glob::Find,
     grep::Grep,
     history::History,
     ls::Ls,
     path::{self, Inside},
-    save::Names,
     seen::Seen,
     text,
     tool::{FileTool, Place},
@@ -183,7 +183,8 @@ impl Workspace {
     /// - A file is replaced whole by one rename, or not at all. Its permissions for owner, group and others are kept;
     ///   its owner, the bits that run it as that, access lists, attributes and other names of it (hard links) are not.
     ///   A call that is dropped before the rename changes nothing; a directory that was made for it may stay. A crash
-    ///   may leave a file `.entourage-….tmp` beside it.
+    ///   may leave a file `.entourage-….tmp` beside it, which is removed with the first change in its directory after a
+    ///   restart, and a change that was made just before it can be undone.
     /// - Line ends, a byte order mark and what is not replaced are kept byte for byte; new lines end as most do. A file
     ///   that is not UTF-8, or larger than 16 MiB, is not changed.
     /// - No link is followed: the path with its links resolved is judged, and changed if it is still that path. Between
@@ -209,9 +210,9 @@ impl Workspace {
         &self.0.seen
     }
 
-    /// A name for a file that lies beside another for a moment.
-    pub(super) fn next_name(&self) -> String {
-        self.0.names.next()
+    /// Names for files that lie beside others for a moment.
+    pub(super) fn names(&self) -> &Names {
+        &self.0.names
     }
 
     /// Lets one call at a time look at a file and change it.

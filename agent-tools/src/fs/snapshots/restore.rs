@@ -14,7 +14,12 @@ use super::{
     store::Contents,
     tree::{Entry, Tree},
 };
-use crate::fs::{rules::Rules, save::Beside, text, workspace::Workspace};
+use crate::fs::{
+    beside::{Beside, Durability},
+    rules::Rules,
+    text,
+    workspace::Workspace,
+};
 
 /// The present state of a place.
 enum Now {
@@ -77,7 +82,8 @@ pub(super) fn restore(
             (Entry::File { mode, content }, _) => {
                 let (dir, name) = above(workspace, path)?;
                 let bytes = contents.read(*content)?;
-                Beside::write(workspace, &dir, &bytes, permissions(*mode))?.replace(name)?;
+                Beside::write(workspace.names(), &dir, &bytes, permissions(*mode), Durability::Synced)?
+                    .replace(&dir, name)?;
                 true
             }
             (Entry::Link { .. }, Some(Now::Link(Some(now)))) if now == was => false,
@@ -175,7 +181,7 @@ fn remove(workspace: &Workspace, path: &Path, now: &Now, is_new: bool) -> io::Re
 /// Makes a link in the place of what stands there.
 fn linked(workspace: &Workspace, path: &Path, target: &Path) -> io::Result<()> {
     let (dir, name) = above(workspace, path)?;
-    let beside = workspace.next_name();
+    let beside = workspace.names().next();
     #[cfg(unix)]
     dir.symlink_contents(target, &beside)?;
     #[cfg(not(unix))]

@@ -14,8 +14,8 @@ use cap_std::fs::{Dir, Metadata};
 
 use super::tree::{Content, Entry, Name};
 use crate::fs::{
+    beside::is_beside,
     rules::{Rules, Verdict},
-    save::is_beside,
     seen::{Stamp, digest_of},
     workspace::Workspace,
 };

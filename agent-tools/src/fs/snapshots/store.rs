@@ -36,9 +36,7 @@ impl Keeping<'_> {
 
     pub(super) fn add(&mut self, content: Content, bytes: &[u8]) -> io::Result<()> {
         match self {
-            Self::Folder { folder, workspace } => {
-                folder.history.keep_unsynced((bytes, content.0), &workspace.next_name())
-            }
+            Self::Folder { folder, .. } => folder.history.keep_unsynced((bytes, content.0)),
             Self::Git(import) => import.add(content, bytes),
         }
     }
@@ -48,7 +46,7 @@ impl Keeping<'_> {
     fn finish(self, tree: &Tree, of: &Of) -> io::Result<HashMap<Content, String>> {
         match self {
             Self::Folder { folder, workspace } => {
-                folder.finish(tree, of, &workspace.next_name()).map(|()| HashMap::new())
+                folder.finish(tree, of, &workspace.names().next()).map(|()| HashMap::new())
             }
             Self::Git(import) => import.finish(tree, of),
         }

@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc};
 use entourage_core::{Error, ErrorKind};
 use serde::{Deserialize, Serialize};
 
-use super::linux::{Prepared, Watch};
+use super::linux::{Keeper, Prepared, Watch};
 
 /// The mechanism that confines a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -44,7 +44,8 @@ pub struct Enforced {
     pub network: bool,
     /// True if the command may open sockets of the family `AF_UNIX`.
     pub unix_sockets: bool,
-    /// True if the command cannot signal processes outside of the sandbox.
+    /// True if the command cannot signal processes outside of the sandbox. Then [`restore`](Enforced::restore) also finds
+    /// those of its processes that left its group.
     pub signals_confined: bool,
     /// True if the command cannot change modes, owners, times and attributes of files outside of what it may write.
     /// Landlock has no rule for these; the permissions of the system alone hold.
@@ -67,32 +68,58 @@ pub struct Enforced {
     pub gaps: Vec<String>,
     #[serde(skip)]
     pub(super) watch: Option<Arc<Watch>>,
+    /// Reaches all processes of the command.
+    #[serde(skip)]
+    pub(super) keeper: Option<Keeper>,
     /// Keeps the private directory while the command may use it.
     #[serde(skip)]
     pub(super) _prepared: Option<Arc<Prepared>>,
 }
 
 impl Enforced {
-    /// Takes back what the command changed at protected paths, and returns these paths.
+    /// Ends what is left of the command, takes back what it changed at protected paths, and returns these paths.
     ///
-    /// Call it after the command's processes have ended, each time.
+    /// Call it after the command has ended, each time. Where [`signals_confined`](Enforced::signals_confined) is true,
+    /// it kills the processes of the command that still run, also those that left its process group; where it is not,
+    /// such a process can go on and change what was taken back.
     ///
     /// # Contract
     /// - What appeared or was changed is moved to the root of the workspace, under a name that begins with
-    ///   `removed-by-sandbox-`; nothing is deleted. What was changed or removed is then written anew.
-    /// - Of a directory `.git` the hooks, the configuration and `info` are compared; objects, references and the
-    ///   index are not.
+    ///   `removed-by-sandbox-`; nothing is deleted. What was changed or removed is then written anew. A directory that
+    ///   cannot be compared, or has many new entries, is moved and written anew as a whole.
+    /// - Of a directory of Git the hooks, the configuration, `info`, submodules, working trees and the steps of an
+    ///   unfinished rebase are compared; objects, references and the index are not. The directory to which a `.git`
+    ///   leads is one too, if it lies below the root. Other repositories below the root are not protected.
+    /// - Commands of one sandbox and its clones that run at the same time share one beginning: the state before the
+    ///   first of them. Each of them is taken back to it.
     /// - Directories that bubblewrap left as places to mount on are removed if they are empty, with the last command
     ///   of this sandbox and its clones that runs.
-    /// - If this program ends before, an empty directory may stay where bubblewrap mounted.
-    /// - A second call does nothing. A program that wrote there meanwhile loses its change to the copy that was moved.
+    /// - If this program ends before, nothing is taken back, and an empty directory may stay where bubblewrap mounted.
+    /// - A second call takes nothing back. A program that wrote there meanwhile loses its change to the copy that was
+    ///   moved.
     ///
     /// # Errors
     /// [`ErrorKind::Io`] if a path cannot be compared or written; the others are restored all the same.
     pub async fn restore(&self) -> Result<Vec<PathBuf>, Error> {
-        let Some(watch) = self.watch.clone() else { return Ok(Vec::new()) };
-        tokio::task::spawn_blocking(move || watch.restore()).await.map_err(|error| {
+        let (watch, keeper) = (self.watch.clone(), self.keeper.clone());
+        if watch.is_none() && keeper.is_none() {
+            return Ok(Vec::new());
+        }
+        let restore = move || {
+            if let Some(keeper) = keeper {
+                keeper.end_all();
+            }
+            watch.map_or_else(|| Ok(Vec::new()), |watch| watch.restore())
+        };
+        tokio::task::spawn_blocking(restore).await.map_err(|error| {
             Error::new(ErrorKind::Internal, "the task that restores protected paths failed").caused_by(error)
         })?
+    }
+
+    /// Kills what is left of the command, without waiting for its end.
+    pub(crate) fn order_end(&self) {
+        if let Some(keeper) = &self.keeper {
+            keeper.order_end();
+        }
     }
 }

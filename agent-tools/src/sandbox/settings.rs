@@ -189,7 +189,10 @@ impl Sandbox {
     ///   runs, an empty directory stands at each that does not exist; [`Enforced::restore`] removes it. A path that is
     ///   a link is watched as with Landlock.
     /// - Landlock cannot except a path below a directory that may be written. There the command can change it, and
-    ///   [`Enforced::restore`] takes the change back afterwards. Until then other programs see the change.
+    ///   [`Enforced::restore`] takes the change back afterwards. Until then other programs see the change. Commands of
+    ///   other sandboxes, in this program or another one, wait up to 60 seconds for the root; those of one sandbox and
+    ///   its clones run side by side.
+    /// - Where `.git` is a file or a link that leads to a directory below the root, that directory is protected too.
     /// - A path that is not relative, or has `..` in it, is an error of [`spawn`](Sandbox::spawn).
     #[must_use]
     pub fn protecting(self, path: impl Into<PathBuf>) -> Self {
@@ -234,7 +237,11 @@ impl Sandbox {
     ///
     /// With Landlock, a command that has them can reach every service whose socket its user may write to, such as
     /// Docker, an agent for keys or the session bus: with most of these it is out of the sandbox. With bubblewrap it
-    /// reaches those below the paths that it can read.
+    /// reaches those below the paths that it can read and, with the [network](Sandbox::network), those that are known
+    /// by a name without a file.
+    ///
+    /// With Landlock this also allows memory, semaphores and queues of System V and queues of POSIX, which belong to
+    /// the whole machine there; with bubblewrap a command always has its own.
     #[must_use]
     pub fn unix_sockets(self, allowed: bool) -> Self {
         self.with(|settings| settings.unix_sockets = allowed)
@@ -266,9 +273,10 @@ impl Sandbox {
     /// - The command begins in the root, in a process group of its own, with `TMPDIR` set to its private directory and
     ///   `PATH` without directories that it cannot read, unless `set` changes this. Other variables of this program are
     ///   passed on, keys among them, unless `set` clears them. A directory outside of the root gives no right there.
-    /// - With limits or bubblewrap the child is at first `/bin/sh`, which becomes the program: a program that does not
-    ///   exist ends with exit code 127 (1 with bubblewrap) instead of an error, and `arg0` has no effect. A command
-    ///   that a signal ended has the exit code 128 and more with bubblewrap.
+    /// - With limits or bubblewrap the child is at first `/bin/sh`, which becomes the program, and at
+    ///   [`full`](Sandbox::full) with Landlock `setsid`, where it is installed, so that the command has no terminal: a
+    ///   program that does not exist ends with exit code 127 (1 with bubblewrap) instead of an error, and `arg0` has no
+    ///   effect. A command that a signal ended has the exit code 128 and more with bubblewrap.
     /// - If the future is dropped, what was started is killed.
     /// - Standard streams and other open files that `set` passes on are not confined.
     ///
@@ -276,7 +284,9 @@ impl Sandbox {
     /// [`ErrorKind::Unsupported`] if the backend is missing or enforces only a part, or on other systems than Linux;
     /// [`ErrorKind::NotFound`] and [`ErrorKind::InvalidInput`] for paths of the settings, for a program that does not
     /// exist, and for variables of the loader and the shell (`LD_…`, `BASH_FUNC_…` and the like) that `set` gives to
-    /// a command that starts through the shell; [`ErrorKind::Io`] otherwise. Nothing was started.
+    /// a command that starts through the shell; [`ErrorKind::Conflict`] if another sandbox's command runs in the root
+    /// for too long, [`ErrorKind::TooLarge`] if the [protected](Sandbox::protecting) paths hold too much for a
+    /// comparison; [`ErrorKind::Io`] otherwise. Nothing was started.
     pub async fn spawn(
         &self,
         program: impl AsRef<OsStr>,
@@ -289,7 +299,7 @@ impl Sandbox {
 
     /// Kills the process group of a child that [`spawn`](Sandbox::spawn) returned, if it was not waited for. With
     /// bubblewrap, that ends all processes of the command. With Landlock, those that made a group of their own go on,
-    /// confined.
+    /// confined, until [`Enforced::restore`].
     pub fn kill_tree(child: &Child) {
         if let Some(id) = child.id() {
             linux::kill_tree(id);

@@ -14,6 +14,7 @@ mod network;
 mod processes;
 mod protected;
 mod starting;
+mod taken_back;
 
 use std::{
     path::{Path, PathBuf},

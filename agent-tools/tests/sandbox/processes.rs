@@ -156,3 +156,34 @@ async fn sandbox_limits_are_not_evaded_by_variables_of_the_loader_or_the_shell()
         assert!(error.message().contains(name), "{error}");
     }
 }
+
+#[tokio::test]
+async fn attack_32_memory_without_a_file_is_not_shared_with_the_machine() {
+    if !has("/usr/bin/ipcmk") {
+        return;
+    }
+    for backend in backends().await {
+        let place = Place::new();
+        let script = "ipcmk -M 16 >/dev/null 2>&1; echo $?; grep -c . /proc/sysvipc/shm";
+        let ran = place.run(&place.write(backend), script).await;
+        // With bubblewrap it is the command's own, one line below the heading.
+        match backend {
+            Backend::Bubblewrap => assert_eq!(ran.out, "0\n2", "{ran:?}"),
+            _ => assert!(ran.out.starts_with("1\n"), "{ran:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn sandbox_full_has_no_terminal_of_this_program() {
+    if !has("/usr/bin/setsid") {
+        return;
+    }
+    let place = Place::new();
+    let script = "read -r id _ _ _ group session _ < /proc/self/stat; [ $group = $session ] && [ $session = $$ ] && echo own; \
+        { : > /dev/tty; } 2>/dev/null || echo none";
+    for sandbox in [Sandbox::full(), Sandbox::full().memory(1 << 30)] {
+        let ran = place.run(&sandbox.backend(Backend::Landlock), script).await;
+        assert_eq!(ran.out, "own\nnone", "{ran:?}");
+    }
+}

@@ -8,11 +8,13 @@ use seccompiler::{
     TargetArch, sock_filter,
 };
 
-/// Sockets that the filter lets through.
+/// Ways to other processes that the filter lets through.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Sockets {
+pub(super) struct Open {
     pub(super) network: bool,
     pub(super) unix: bool,
+    /// Memory, semaphores and queues that are known by a number, or by a name without a file.
+    pub(super) memory: bool,
 }
 
 /// Calls that reach into other processes, the kernel or its name spaces, refused whatever their arguments.
@@ -71,6 +73,23 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_ioperm,
 ];
 
+/// Calls by which processes share memory, semaphores and queues that no file stands for.
+const MEMORY: &[libc::c_long] = &[
+    libc::SYS_shmget,
+    libc::SYS_shmat,
+    libc::SYS_shmctl,
+    libc::SYS_semget,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_semctl,
+    libc::SYS_msgget,
+    libc::SYS_msgsnd,
+    libc::SYS_msgrcv,
+    libc::SYS_msgctl,
+    libc::SYS_mq_open,
+    libc::SYS_mq_unlink,
+];
+
 /// Flags of `clone` that make a name space.
 const NAMESPACES: &[libc::c_int] = &[
     libc::CLONE_NEWUSER,
@@ -92,9 +111,11 @@ const INTERNET: &[libc::c_int] = &[libc::AF_INET, libc::AF_INET6, libc::AF_NETLI
 const SOCKET_TYPE: u64 = 0xF;
 
 /// The filter for one architecture. Calls of another one end the process.
-pub(super) fn program(sockets: Sockets) -> Result<BpfProgram, Error> {
-    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = REFUSED.iter().map(|call| (*call, Vec::new())).collect();
-    rules.insert(libc::SYS_socket, opened(sockets)?);
+pub(super) fn program(open: Open) -> Result<BpfProgram, Error> {
+    let memory = MEMORY.iter().filter(|_| !open.memory);
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
+        REFUSED.iter().chain(memory).map(|call| (*call, Vec::new())).collect();
+    rules.insert(libc::SYS_socket, opened(open)?);
     rules.insert(libc::SYS_socketpair, vec![all([is_not(0, libc::AF_UNIX)?])?]);
     let flags = NAMESPACES.iter().map(|flag| all([has(0, bits(*flag), bits(*flag))?]));
     rules.insert(libc::SYS_clone, flags.collect::<Result<_, Error>>()?);
@@ -111,15 +132,15 @@ pub(super) fn program(sockets: Sockets) -> Result<BpfProgram, Error> {
 }
 
 /// The rules by which a socket is refused; none refuses all.
-fn opened(sockets: Sockets) -> Result<Vec<SeccompRule>, Error> {
-    let unix = sockets.unix.then_some(libc::AF_UNIX);
-    let allowed: Vec<_> = INTERNET.iter().copied().filter(|_| sockets.network).chain(unix).collect();
+fn opened(open: Open) -> Result<Vec<SeccompRule>, Error> {
+    let unix = open.unix.then_some(libc::AF_UNIX);
+    let allowed: Vec<_> = INTERNET.iter().copied().filter(|_| open.network).chain(unix).collect();
     if allowed.is_empty() {
         return Ok(Vec::new());
     }
     let unknown = allowed.iter().map(|family| is_not(0, *family)).collect::<Result<Vec<_>, Error>>()?;
     let mut rules = vec![all(unknown)?];
-    if sockets.network {
+    if open.network {
         for family in [libc::AF_INET, libc::AF_INET6] {
             rules.push(all([is(0, bits(family))?, has(1, SOCKET_TYPE, bits(libc::SOCK_RAW))?])?);
         }

@@ -5,20 +5,24 @@
 
 mod bubblewrap;
 mod filter;
+mod git;
+mod keeper;
 mod landlock;
 mod limits;
 mod places;
+mod restore;
 mod tree;
 mod watch;
 
 use std::{
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     fs::File,
     io::Write,
     os::fd::AsRawFd,
     path::Path,
-    sync::{Arc, Mutex},
+    sync::Arc,
     thread,
+    time::Duration,
 };
 
 use ::landlock::RulesetCreated;
@@ -34,18 +38,25 @@ use tokio::{
 
 use self::{
     bubblewrap::Bubblewrap,
-    filter::Sockets,
-    watch::{Placeholders, Plan},
+    filter::Open,
+    watch::{Plan, Shared},
 };
 use super::{
     Backend, Enforced,
     settings::{Level, Settings},
 };
 
-pub(super) use self::watch::Watch;
+pub(super) use self::{keeper::Keeper, watch::Watch};
 
 /// Enough for a thread that starts one program.
 const STACK: usize = 256 << 10;
+
+/// Places of the program that begins a session.
+const SETSID: &[&str] = &["/usr/bin/setsid", "/bin/setsid"];
+
+/// Time for which a command waits until no other sandbox's command runs in its root, and between two looks.
+const PATIENCE: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// State that all commands of a sandbox share.
 pub(super) struct Prepared {
@@ -57,7 +68,7 @@ pub(super) struct Prepared {
     temp: TempDir,
     /// `PATH` without directories that the commands cannot read. A shell would find programs there, and stop at them.
     path: Option<OsString>,
-    placeholders: Arc<Mutex<Placeholders>>,
+    shared: Arc<Shared>,
 }
 
 enum Confinement {
@@ -71,15 +82,18 @@ impl Prepared {
             Error::new(ErrorKind::Io, "the sandbox's temporary directory cannot be made").caused_by(error)
         };
         let temp = tempfile::Builder::new().prefix("entourage-").tempdir().map_err(unusable)?;
-        let filter = filter::program(Sockets { network: settings.network, unix: settings.unix_sockets })?;
+        let confinement = choose(settings, temp.path())?;
+        // Bubblewrap gives the command memory to share of its own.
+        let memory = settings.unix_sockets || matches!(confinement, Confinement::Bubblewrap(_));
+        let filter =
+            filter::program(Open { network: settings.network, unix: settings.unix_sockets, memory })?;
         let flags = rustix::fs::MemfdFlags::CLOEXEC;
         let mut filter_file = File::from(
             rustix::fs::memfd_create("sandbox-filter", flags).map_err(|error| unusable(error.into()))?,
         );
         filter_file.write_all(&filter::bytes(&filter)).map_err(unusable)?;
-        let confinement = choose(settings, temp.path())?;
         let path = std::env::var_os("PATH").map(|path| places::readable_path(settings, &path));
-        Ok(Self { confinement, filter, filter_file, temp, path, placeholders: Arc::default() })
+        Ok(Self { confinement, filter, filter_file, temp, path, shared: Arc::default() })
     }
 
     /// The filter by a name that a child of this program can open.
@@ -87,16 +101,32 @@ impl Prepared {
         format!("/proc/{}/fd/{}", std::process::id(), self.filter_file.as_raw_fd())
     }
 
+    /// The program that begins a session without a terminal, where the rules on files do not close the terminal.
+    fn session(&self, settings: &Settings) -> Option<&'static Path> {
+        let is_open = settings.level == Level::Full && matches!(self.confinement, Confinement::Landlock(_));
+        SETSID.iter().map(Path::new).find(|program| is_open && program.is_file())
+    }
+
     /// The beginning of a command; `set` and the protected paths are still missing.
     fn command(&self, settings: &Settings, program: OsString, plan: Option<&Plan>) -> (Command, bool) {
         let limits = limits::script(settings);
+        let session = self.session(settings);
+        let begin = |program: &OsStr| {
+            let mut command = Command::new(session.map_or(program, Path::as_os_str));
+            match session {
+                Some(_) => command.arg(program),
+                // Who leads a group cannot begin a session, which would have a group of its own.
+                None => command.process_group(0),
+            };
+            command
+        };
         let shell = |script: String| {
-            let mut command = Command::new(limits::SHELL);
+            let mut command = begin(limits::SHELL.as_ref());
             command.arg("-c").arg(script);
             command
         };
         match &self.confinement {
-            Confinement::Landlock(_) if limits.is_empty() => (Command::new(program), false),
+            Confinement::Landlock(_) if limits.is_empty() => (begin(&program), session.is_some()),
             Confinement::Landlock(_) => {
                 let mut command = shell(format!("{limits}exec \"$@\""));
                 command.arg("sh").arg(program);
@@ -157,7 +187,7 @@ pub(super) async fn spawn(
         command.current_dir(root);
     }
     let inside = matches!(prepared.confinement, Confinement::Bubblewrap(_)) && settings.level != Level::Full;
-    command.process_group(0).env("TMPDIR", if inside { Path::new("/tmp") } else { prepared.temp.path() });
+    command.env("TMPDIR", if inside { Path::new("/tmp") } else { prepared.temp.path() });
     if let Some(path) = &prepared.path {
         command.env("PATH", path);
     }
@@ -172,12 +202,17 @@ pub(super) async fn spawn(
     on_thread(move || {
         let mut started = Started { child: None, enforced: None };
         let result = start(enforced, &mut started, &mut command, &prepared, &handle, best_effort);
-        let alive = started.watcher();
+        let kept = started.keep();
+        // Bubblewrap ends with the thread that started it, and takes its filter from this program.
+        let is_bubblewrap = matches!(prepared.confinement, Confinement::Bubblewrap(_));
+        let alive = started.watcher().filter(|_| is_bubblewrap);
+        // A confined thread could not remove the private directory, so it must not be the last that has it.
+        let _kept_open = is_bubblewrap.then_some(prepared);
         drop(sender.send(result.map(|()| started)));
-        // Bubblewrap ends with the thread that started it.
-        if matches!(prepared.confinement, Confinement::Bubblewrap(_))
-            && let Some(alive) = alive
-        {
+        if let Some(kept) = kept {
+            kept.serve();
+        }
+        if let Some(alive) = alive {
             wait(&alive);
         }
     })?;
@@ -188,10 +223,28 @@ pub(super) async fn spawn(
 async fn plan(settings: &Settings, prepared: &Prepared) -> Result<Option<Plan>, Error> {
     let Level::WorkspaceWrite(root) = &settings.level else { return Ok(None) };
     let mounts = matches!(prepared.confinement, Confinement::Bubblewrap(_));
-    let (root, protected) = (root.clone(), settings.protected.clone());
-    let placeholders = Arc::clone(&prepared.placeholders);
-    let look = move || watch::plan(&root, &protected, mounts, &placeholders);
-    tokio::task::spawn_blocking(look).await.map_err(|_| ended())?.map(Some)
+    let protected = &settings.protected;
+    let mut waited = Duration::ZERO;
+    loop {
+        let (place, protected, shared) = (root.clone(), protected.clone(), Arc::clone(&prepared.shared));
+        let look = move || watch::plan(&place, &protected, mounts, &shared);
+        match tokio::task::spawn_blocking(look).await.map_err(|_| ended())?? {
+            Some(plan) => return Ok(Some(plan)),
+            None if waited >= PATIENCE => return Err(occupied(root)),
+            None => {}
+        }
+        tokio::time::sleep(PAUSE).await;
+        waited += PAUSE;
+    }
+}
+
+fn occupied(root: &Path) -> Error {
+    let message = format!(
+        "a command of another sandbox runs in `{}`, and with Landlock one could hide its changes of protected paths \
+         behind the other; wait for it, start both by clones of one `Sandbox`, or install bubblewrap",
+        root.display()
+    );
+    Error::new(ErrorKind::Conflict, message).during("sandbox.spawn")
 }
 
 /// The record, without the parts that only the kernel can tell.
@@ -219,6 +272,7 @@ fn enforced(settings: &Settings, prepared: &Arc<Prepared>, plan: Option<Plan>) -
         watched,
         gaps: Vec::new(),
         watch,
+        keeper: None,
         _prepared: Some(Arc::clone(prepared)),
     }
 }
@@ -276,6 +330,14 @@ impl Started {
         rustix::process::pidfd_open(id, rustix::process::PidfdFlags::empty()).ok()
     }
 
+    /// Gives the command a keeper, whose part this thread has to take over.
+    fn keep(&mut self) -> Option<keeper::Kept> {
+        let enforced = self.enforced.as_mut()?;
+        let (keeper, kept) = keeper::pair(enforced.landlock_abi?)?;
+        enforced.keeper = Some(keeper);
+        Some(kept)
+    }
+
     fn release(mut self) -> Result<(Child, Enforced), Error> {
         self.child.take().zip(self.enforced.take()).ok_or_else(ended)
     }
@@ -286,7 +348,8 @@ impl Drop for Started {
         let (child, enforced) = (self.child.take(), self.enforced.take());
         let id = child.as_ref().and_then(Child::id);
         id.into_iter().for_each(kill_tree);
-        let watch = enforced.and_then(|enforced| enforced.watch);
+        let (watch, keeper) =
+            enforced.map_or((None, None), |mut enforced| (enforced.watch.take(), enforced.keeper.take()));
         if child.is_none() && watch.is_none() {
             return;
         }
@@ -297,6 +360,9 @@ impl Drop for Started {
             }
             // Nobody is left to be told of a failure.
             drop(child.map(|mut child| child.try_wait()));
+            if let Some(keeper) = keeper {
+                keeper.end_all();
+            }
             drop(watch.map(|watch| watch.restore()));
         };
         drop(on_thread(clean));
@@ -316,8 +382,9 @@ fn wait(child: &rustix::fd::OwnedFd) {
 
 pub(super) fn kill_tree(id: u32) {
     if let Some(group) = pid(id) {
-        // A group that has ended is what was wanted.
+        // A group that has ended is what was wanted; a leader may not have made its group yet.
         let _ = rustix::process::kill_process_group(group, Signal::KILL);
+        let _ = rustix::process::kill_process(group, Signal::KILL);
     }
 }
 

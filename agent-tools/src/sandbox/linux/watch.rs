@@ -1,37 +1,80 @@
 //! Protected paths that a command could change: what they hold before it, and their way back after it.
 
 use std::{
-    collections::BTreeSet,
-    fs::File,
+    collections::{BTreeMap, BTreeSet},
+    fs::{File, TryLockError},
     io,
-    os::fd::{AsFd, OwnedFd},
+    os::fd::OwnedFd,
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
 };
 
-use entourage_core::{Error, ErrorKind};
-use rustix::{
-    fs::{AtFlags, Mode, OFlags, RenameFlags, ResolveFlags},
-    io::Errno,
+use entourage_core::Error;
+use rustix::fs::{AtFlags, Mode, OFlags};
+
+use super::{
+    git,
+    restore::Restore,
+    tree::{self, Found, Tree, failed},
 };
 
-use super::tree::{self, Found, Kept, Tree};
-
-/// Empty directories on which bubblewrap mounts, for all commands of a sandbox that run.
+/// The state that the commands of a sandbox share while one of them runs.
+///
+/// What was there before the first of them is what each of them brings back: the second could otherwise take for its
+/// own beginning what the first one has changed.
 #[derive(Debug, Default)]
-pub(super) struct Placeholders {
+pub(super) struct Shared(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
     running: usize,
-    paths: BTreeSet<PathBuf>,
+    /// Empty directories on which bubblewrap mounts.
+    placeholders: BTreeSet<PathBuf>,
+    before: BTreeMap<PathBuf, Arc<Tree>>,
+    /// Directories of Git elsewhere, of the first command too.
+    elsewhere: Vec<PathBuf>,
+    /// Keeps the commands of other sandboxes out of the root, where commands can change what is protected.
+    _lock: Option<Lock>,
+}
+
+/// A lock on the root, which ends with this value, whoever else has the directory open.
+#[derive(Debug)]
+struct Lock(File);
+
+impl Lock {
+    /// Takes the lock; `None` if another one has it.
+    fn take(root: &OwnedFd) -> io::Result<Option<Self>> {
+        let root = File::from(root.try_clone()?);
+        match root.try_lock() {
+            Err(TryLockError::WouldBlock) => Ok(None),
+            // Some file systems have no locks.
+            Ok(()) | Err(TryLockError::Error(_)) => Ok(Some(Self(root))),
+        }
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Where there are no locks there is none to give back.
+        let _ = self.0.unlock();
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The earlier content of one command's protected paths.
 pub(in crate::sandbox) struct Watch {
     root: OwnedFd,
-    watched: Vec<(PathBuf, Tree)>,
-    placeholders: Arc<Mutex<Placeholders>>,
+    watched: Vec<(PathBuf, Arc<Tree>)>,
+    mounts: bool,
+    shared: Arc<Shared>,
     over: AtomicBool,
 }
 
@@ -66,45 +109,85 @@ impl Drop for Plan {
     fn drop(&mut self) {
         // No command was started by it.
         if let Some(watch) = self.watch.take() {
-            watch.remove_placeholders();
+            watch.leave();
         }
     }
 }
 
-/// Looks at the protected paths. With `mounts`, those that can be mounted are not watched.
+/// Looks at the protected paths. With `mounts`, those that can be mounted are not watched. `None` if a command of
+/// another sandbox runs in the root.
 pub(super) fn plan(
     root: &Path,
     protected: &[PathBuf],
     mounts: bool,
-    placeholders: &Arc<Mutex<Placeholders>>,
-) -> Result<Plan, Error> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let root = rustix::fs::open(root, flags, Mode::empty()).map_err(|error| failed(root, error.into()))?;
-    let shared = placeholders;
-    let mut placeholders = shared.lock().unwrap_or_else(PoisonError::into_inner);
-    let (mut watched, mut mounted, mut masked, mut open) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    let mut bounds = tree::Bounds::default();
-    for path in protected {
-        tree::check(path)?;
-        let (at, found) = first_missing(&root, path).map_err(|error| failed(path, error))?;
-        let ours = placeholders.paths.contains(&at);
-        match found {
-            Found::Nothing if mounts => masked.push(at.clone()),
-            Found::Directory if mounts && ours => masked.push(at.clone()),
-            Found::Directory | Found::File if mounts => mounted.push(at.clone()),
-            _ => open.push(path.clone()),
+    shared: &Arc<Shared>,
+) -> Result<Option<Plan>, Error> {
+    protected.iter().try_for_each(|path| tree::check(path))?;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(root, flags, Mode::empty()).map_err(|error| failed(root, error.into()))?;
+    let mut state = shared.state();
+    if state.running == 0 {
+        let lock = if mounts { None } else { Lock::take(&opened).map_err(|error| failed(root, error))? };
+        if lock.is_none() && !mounts {
+            return Ok(None);
         }
-        // A directory above a mount can be renamed, and the mount goes with it.
-        if !mounted.contains(&at) || at.components().nth(1).is_some() {
-            let before = if ours { Tree::new() } else { tree::read(&root, &at, &mut bounds)? };
-            watched.push((at, before));
+        let watches_git = protected.iter().any(|path| path == Path::new(".git"));
+        let elsewhere = if watches_git { git::elsewhere(root, &opened) } else { Vec::new() };
+        *state = State { _lock: lock, elsewhere, ..State::default() };
+    }
+    let paths = protected.iter().chain(&state.elsewhere).cloned().collect::<Vec<_>>();
+    let mut plan = match look(&opened, &paths, mounts, &mut state) {
+        Ok(plan) => plan,
+        Err(error) => {
+            if state.running == 0 {
+                *state = State::default();
+            }
+            return Err(error);
+        }
+    };
+    // What a command before this one could change is brought back after this one too.
+    let watched = state.before.iter().map(|(at, tree)| (at.clone(), Arc::clone(tree))).collect();
+    state.running += 1;
+    state.placeholders.extend(plan.masked.iter().cloned());
+    drop(state);
+    plan.watch = Some(Watch {
+        root: opened,
+        watched,
+        mounts,
+        shared: Arc::clone(shared),
+        over: AtomicBool::new(false),
+    });
+    Ok(Some(plan))
+}
+
+/// Sorts the paths by what protects them, and keeps what those hold that a command can change.
+fn look(root: &OwnedFd, paths: &[PathBuf], mounts: bool, state: &mut State) -> Result<Plan, Error> {
+    let mut plan = Plan { watch: None, mounted: Vec::new(), masked: Vec::new(), open: Vec::new() };
+    let mut bounds = tree::Bounds::default();
+    for path in paths {
+        let (at, found) = first_missing(root, path).map_err(|error| failed(path, error))?;
+        let ours = state.placeholders.contains(&at);
+        match found {
+            Found::Nothing if mounts => plan.masked.push(at.clone()),
+            Found::Directory if mounts && ours => plan.masked.push(at.clone()),
+            Found::Directory | Found::File if mounts => plan.mounted.push(at.clone()),
+            _ => plan.open.push(path.clone()),
+        }
+        // A directory above a mount can be renamed, and the mount goes with it. What is empty may be the place where
+        // another sandbox mounts, which takes it away.
+        let is_fixed = plan.mounted.contains(&at) && at.components().nth(1).is_none();
+        let is_empty = || found == Found::Directory && tree::is_empty(root, &at).unwrap_or(true);
+        if is_fixed && !is_empty() {
+            continue;
+        }
+        let is_known = state.before.keys().any(|known| at.starts_with(known));
+        if !is_known {
+            let is_git = state.elsewhere.contains(&at);
+            let before = if ours { Tree::new() } else { tree::read(root, &at, is_git, &mut bounds)? };
+            state.before.insert(at.clone(), Arc::new(before));
         }
     }
-    placeholders.running += 1;
-    placeholders.paths.extend(masked.iter().cloned());
-    drop(placeholders);
-    let watch = Watch { root, watched, placeholders: Arc::clone(shared), over: AtomicBool::new(false) };
-    Ok(Plan { watch: Some(watch), mounted, masked, open })
+    Ok(plan)
 }
 
 /// The first part of a path at which nothing, or a link, is; otherwise the whole path.
@@ -128,128 +211,46 @@ impl Watch {
             return Ok(Vec::new());
         }
         self.remove_placeholders();
-        let (mut changed, mut failure) = (BTreeSet::new(), None);
-        for (path, before) in &self.watched {
-            if let Err(error) = self.restore_one(path, before, &mut changed) {
-                failure.get_or_insert(error);
+        let mut restore = Restore::below(&self.root, self.mounts);
+        restore.with_open_root(|restore| {
+            for (path, before) in &self.watched {
+                if !(before.is_empty() && self.is_placeholder(path)) {
+                    restore.bring_back(path, before);
+                }
             }
-        }
-        match failure {
-            None => Ok(changed.into_iter().collect()),
+        });
+        // Only now may others look at what is there.
+        self.leave();
+        match restore.failure {
+            None => Ok(restore.changed.into_iter().collect()),
             Some(error) => Err(error),
         }
     }
 
+    /// Removes the places of mounts, if no other command needs them.
     fn remove_placeholders(&self) {
-        let mut placeholders = self.placeholders.lock().unwrap_or_else(PoisonError::into_inner);
-        placeholders.running = placeholders.running.saturating_sub(1);
-        if placeholders.running == 0 {
-            for path in std::mem::take(&mut placeholders.paths) {
-                // Only an empty directory goes; anything else is for the comparison.
-                let _ = self.parent(&path).and_then(|(parent, name)| {
-                    rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR).map_err(io::Error::from)
-                });
-            }
+        let mut state = self.shared.state();
+        if state.running > 1 {
+            return;
+        }
+        for path in std::mem::take(&mut state.placeholders) {
+            // Only an empty directory goes; anything else is for the comparison.
+            let _ = tree::parent(&self.root, &path).and_then(|(parent, name)| {
+                rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR).map_err(io::Error::from)
+            });
         }
     }
 
     fn is_placeholder(&self, path: &Path) -> bool {
-        self.placeholders.lock().unwrap_or_else(PoisonError::into_inner).paths.contains(path)
+        self.shared.state().placeholders.contains(path) && tree::is_empty(&self.root, path).unwrap_or(false)
     }
 
-    fn restore_one(&self, path: &Path, before: &Tree, changed: &mut BTreeSet<PathBuf>) -> Result<(), Error> {
-        if before.is_empty() {
-            return self.remove_new(path, changed).map_err(|error| failed(path, error));
-        }
-        let mut after = tree::read(&self.root, path, &mut tree::Bounds::after())?;
-        let all: BTreeSet<PathBuf> = before.keys().chain(after.keys()).cloned().collect();
-        for at in all {
-            let (was, is) = (before.get(&at), after.get(&at));
-            if was == is {
-                continue;
-            }
-            let shown = |error| failed(&at, error);
-            changed.insert(at.clone());
-            if let (Some(Kept::Directory(mode)), Some(Kept::Directory(_))) = (was, is) {
-                self.set_mode(&at, *mode).map_err(shown)?;
-                continue;
-            }
-            if is.is_some() {
-                self.move_away(&at).map_err(shown)?;
-                after.retain(|below, _| !below.starts_with(&at));
-            }
-            if let Some(was) = was {
-                self.make(&at, was).map_err(shown)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Moves away what is at a path where nothing was.
-    fn remove_new(&self, path: &Path, changed: &mut BTreeSet<PathBuf>) -> io::Result<()> {
-        let found = tree::look(&self.root, path)?;
-        let waits =
-            found == Found::Directory && self.is_placeholder(path) && tree::is_empty(&self.root, path)?;
-        if found != Found::Nothing && !waits {
-            changed.insert(path.to_owned());
-            self.move_away(path)?;
-        }
-        Ok(())
-    }
-
-    fn parent<'p>(&self, path: &'p Path) -> io::Result<(OwnedFd, &'p Path)> {
-        let name = path.file_name().map(Path::new).ok_or(io::ErrorKind::InvalidInput)?;
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        Ok((tree::open(&self.root, parent, OFlags::PATH | OFlags::DIRECTORY)?, name))
-    }
-
-    fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()> {
-        let opened = tree::open(&self.root, path, OFlags::RDONLY | OFlags::DIRECTORY)?;
-        Ok(rustix::fs::fchmod(opened, Mode::from_raw_mode(mode))?)
-    }
-
-    fn move_away(&self, path: &Path) -> io::Result<()> {
-        let (parent, name) = self.parent(path)?;
-        for number in 1_u32.. {
-            let target =
-                format!("removed-by-sandbox-{number}-{}", name.to_string_lossy().trim_start_matches('.'));
-            let moved =
-                rustix::fs::renameat_with(&parent, name, &self.root, &*target, RenameFlags::NOREPLACE);
-            match moved {
-                Err(Errno::EXIST) => {}
-                other => return Ok(other?),
-            }
-        }
-        Ok(())
-    }
-
-    fn make(&self, path: &Path, kept: &Kept) -> io::Result<()> {
-        let (parent, name) = self.parent(path)?;
-        match kept {
-            Kept::Directory(mode) => {
-                rustix::fs::mkdirat(&parent, name, Mode::RWXU)?;
-                self.set_mode(path, *mode)
-            }
-            Kept::Link(target) => Ok(rustix::fs::symlinkat(target, parent, name)?),
-            Kept::File { content, mode } => {
-                let flags =
-                    OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                let made = rustix::fs::openat(parent, name, flags, Mode::RUSR | Mode::WUSR)?;
-                let mut made = File::from(made);
-                io::Write::write_all(&mut made, content)?;
-                Ok(rustix::fs::fchmod(made.as_fd(), Mode::from_raw_mode(*mode))?)
-            }
-            // Pipes, sockets and devices hold nothing to put back.
-            Kept::Other => Ok(()),
+    fn leave(&self) {
+        self.remove_placeholders();
+        let mut state = self.shared.state();
+        state.running = state.running.saturating_sub(1);
+        if state.running == 0 {
+            *state = State::default();
         }
     }
 }
-
-pub(super) fn failed(path: &Path, error: io::Error) -> Error {
-    let message = format!("the protected path `{}` cannot be compared or restored", path.display());
-    Error::new(ErrorKind::Io, message).caused_by(error)
-}
-
-/// The one way to resolve a path here: without links, so that none leads out of the root.
-pub(super) const BELOW: ResolveFlags =
-    ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);

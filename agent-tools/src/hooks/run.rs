@@ -52,8 +52,8 @@ impl Drop for KillOnDrop {
 /// The reason that it is ignored.
 pub(super) async fn ask(hook: &Hook, program: &Program, dir: &Path, input: &[u8]) -> Result<Answer, String> {
     let vars = scrubbed(std::env::vars_os(), &[], None);
-    let mut command = program.command(&hook.command, dir, vars);
-    let child = command.stdin(Stdio::piped()).spawn();
+    let mut command = program.command();
+    let child = program.set(&mut command, &hook.command, dir, vars).stdin(Stdio::piped()).spawn();
     let mut child = child.map_err(|error| format!("it could not be started: {error}"))?;
     let guard = KillOnDrop(Group::of(&child));
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());

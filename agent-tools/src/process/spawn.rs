@@ -32,12 +32,11 @@ impl Program {
         })
     }
 
-    /// Returns the command that runs `text` in `dir` with the environment `vars` alone, as the leader of a process
-    /// group.
+    /// Returns the command of this shell as the leader of a process group; [`set`](Self::set) adds all but the program.
     ///
     /// Where it can, it leads a session as well, which has no terminal: so no program waits for a person there, or
     /// types for one.
-    pub(crate) fn command(&self, text: &str, dir: &Path, vars: Vec<(OsString, OsString)>) -> Command {
+    pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(self.setsid.as_ref().unwrap_or(&self.path));
         if self.setsid.is_some() {
             command.arg(&self.path);
@@ -46,11 +45,10 @@ impl Program {
             #[cfg(unix)]
             command.process_group(0);
         }
-        self.set(&mut command, text, dir, vars);
         command
     }
 
-    /// Sets all but the program. Variables that the command has stay.
+    /// Adds what runs `text` in `dir` with the environment `vars` alone. Variables that the command has stay.
     pub(crate) fn set<'c>(
         &self,
         command: &'c mut Command,

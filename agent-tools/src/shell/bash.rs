@@ -109,7 +109,15 @@ impl Tool for Bash {
 
         let only_reads = cx.footprint().access.is_read_only().then(|| settings.root());
         let vars = environment::scrubbed(std::env::vars_os(), &settings.added, only_reads);
-        let started = confine::start(&settings.program, settings.sandbox.as_ref(), line, &dir, vars).await;
+        let started = confine::start(
+            &self.shell.watchdog,
+            &settings.program,
+            settings.sandbox.as_ref(),
+            line,
+            &dir,
+            vars,
+        );
+        let started = started.await;
         let running = match (started, &settings.sandbox) {
             (Ok(started), _) => Running::new(started, settings.time_limit),
             // No model can mend that, and without its sandbox nothing may run.

@@ -1,10 +1,11 @@
 //! The start of a command, behind the sandbox, if there is one.
 
-use std::{ffi::OsString, path::Path};
+use std::{ffi::OsString, path::Path, sync::Arc};
 
 use entourage_core::Error;
-use tokio::process::Child;
+use tokio::process::{Child, Command};
 
+use super::watchdog::{self, Care, Watchdog};
 use crate::process::spawn::{Group, Program};
 #[cfg(feature = "sandbox")]
 pub(super) use crate::sandbox::{Enforced, Sandbox};
@@ -18,28 +19,44 @@ pub(super) struct Started {
     pub(super) child: Child,
     pub(super) group: Group,
     pub(super) enforced: Option<Enforced>,
+    /// Ends it where this program is killed.
+    pub(super) care: Care,
 }
 
 /// Starts `text` in `dir` with the environment `vars` alone, as the leader of a process group.
 ///
 /// # Errors
-/// Those of the system, and of the sandbox: then nothing was started.
+/// Those of the system, and of the sandbox: then the command has not begun.
 pub(super) async fn start(
+    watchdog: &Arc<Watchdog>,
     program: &Program,
     sandbox: Option<&Sandbox>,
     text: &str,
     dir: &Path,
     vars: Vec<(OsString, OsString)>,
 ) -> Result<Started, Error> {
-    let (child, enforced) = match sandbox {
-        None => (program.command(text, dir, vars).spawn().map_err(Error::from)?, None),
+    let set = |command: &mut Command| {
+        watchdog::gate(command, program);
+        program.set(command, text, dir, vars).stdin(watchdog::held_back());
+    };
+    let (mut child, enforced) = match sandbox {
+        None => {
+            let mut command = program.command();
+            set(&mut command);
+            (command.spawn().map_err(Error::from)?, None)
+        }
         Some(sandbox) => {
-            let started = sandbox.spawn(&program.path, |command| program.set(command, text, dir, vars));
+            let started = sandbox.spawn(&program.path, |command| {
+                set(command);
+                command
+            });
             let (child, enforced) = started.await?;
             (child, Some(enforced))
         }
     };
-    Ok(Started { group: Group::of(&child), child, enforced })
+    let group = Group::of(&child);
+    let care = watchdog.release(program, &mut child).inspect_err(|_| group.kill())?;
+    Ok(Started { child, group, enforced, care })
 }
 
 /// Types of which no value exists: without the feature no shell has a sandbox.
@@ -68,6 +85,10 @@ mod without {
     }
 
     impl Enforced {
+        pub(crate) fn order_end(&self) {
+            match *self {}
+        }
+
         #[allow(clippy::unused_async, reason = "the one of the feature awaits")]
         pub(crate) async fn restore(&self) -> Result<Vec<PathBuf>, Error> {
             match *self {}

@@ -14,6 +14,7 @@ mod parse;
 mod report;
 mod repository;
 mod running;
+mod watchdog;
 
 use std::{
     ffi::OsString,
@@ -30,18 +31,20 @@ use entourage_core::{
 
 use crate::process::spawn::Program;
 use jobs::Jobs;
+use watchdog::Watchdog;
 
 /// Runs command lines of models in a directory. Clones share its jobs.
 ///
 /// # Contract
 /// - A command line runs in a process group of its own, without input, in the root or a directory below it that the
 ///   call names. When its call is cancelled or dropped, the whole group is killed. So is what a command leaves behind
-///   when it ends: a program that shall go on is a job. A program that leaves the group, as `setsid` does, is not
-///   found: it goes on, in a sandbox as confined as before, and ends with its command under bubblewrap alone.
+///   when it ends: a program that shall go on is a job. A program that leaves the group, as `setsid` does, ends with
+///   its command in a sandbox; without one it is not found, and goes on.
 /// - A command that takes longer than [`Shell::with_background_after`] becomes a job of its session, as does one that
 ///   the model starts in the background. At most 50 jobs are kept, and those that ended for 8 hours.
 /// - All jobs are killed by [`Shell::close`], and when the last clone of the shell and the last of its tools is
-///   dropped. Where the program itself is killed, commands go on, but for those under bubblewrap.
+///   dropped. Where this program itself is killed, a small shell that watches over it kills the groups of its commands
+///   (on Unix); one that left its group goes on, but for those under bubblewrap.
 /// - The environment is that of the program without secrets and without variables that change what commands mean.
 ///   [`Shell::with_env`] adds to it.
 /// - Of an output of more than 30,000 characters the first and the last 15,000 are kept.
@@ -73,6 +76,7 @@ use jobs::Jobs;
 pub struct Shell {
     settings: Arc<Settings>,
     jobs: Arc<Jobs>,
+    watchdog: Arc<Watchdog>,
 }
 
 #[derive(Clone)]
@@ -119,7 +123,7 @@ impl Shell {
             background_after: Duration::from_secs(60),
             sandbox: None,
         };
-        Ok(Self { settings: Arc::new(settings), jobs: Arc::default() })
+        Ok(Self { settings: Arc::new(settings), jobs: Arc::default(), watchdog: Arc::default() })
     }
 
     /// The same shell with a variable in the environment of its commands, whatever its name and value are. Tools that

@@ -15,6 +15,7 @@ use tokio::{
 use super::{
     confine::{Enforced, Started},
     output::{Cut, Stream},
+    watchdog::Care,
 };
 use crate::process::{
     drive::{self, Bounds, Ended, pump},
@@ -23,6 +24,9 @@ use crate::process::{
 
 /// Time that a command has to end by itself when it is asked to.
 const GRACE: Duration = Duration::from_secs(2);
+
+/// Most paths of which a command's report says that they were taken back.
+const SHOWN: usize = 20;
 
 /// The end of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +61,8 @@ pub(super) struct Running {
 
 impl Running {
     /// Watches over what was started, which ends after `limit` at the latest.
-    pub(super) fn new(Started { child, group, enforced }: Started, limit: Duration) -> Arc<Self> {
+    pub(super) fn new(started: Started, limit: Duration) -> Arc<Self> {
+        let Started { child, group, enforced, care } = started;
         let running = Arc::new(Self {
             streams: Mutex::default(),
             group,
@@ -67,7 +72,7 @@ impl Running {
             enforced,
             restored: OnceLock::new(),
         });
-        tokio::spawn(drive(child, Arc::clone(&running), limit));
+        tokio::spawn(drive(child, Arc::clone(&running), limit, care));
         running
     }
 
@@ -133,6 +138,9 @@ impl Drop for KillOnDrop {
     fn drop(&mut self) {
         if self.0.end().is_none() {
             self.0.group.close();
+            if let Some(enforced) = &self.0.enforced {
+                enforced.order_end();
+            }
             self.0.ended.send_if_modified(|end| {
                 let lost = end.is_none();
                 if lost {
@@ -146,7 +154,9 @@ impl Drop for KillOnDrop {
     }
 }
 
-async fn drive(mut child: Child, running: Arc<Running>, limit: Duration) {
+async fn drive(mut child: Child, running: Arc<Running>, limit: Duration, care: Care) {
+    // Its care ends once nothing of it is left, however that comes.
+    let _care = care;
     let _guard = KillOnDrop(Arc::clone(&running));
     let (out, err) = (child.stdout.take(), child.stderr.take());
     let pumps = async {
@@ -175,8 +185,12 @@ async fn restored(enforced: Option<&Enforced>) -> Option<String> {
     match enforced?.restore().await {
         Ok(paths) if paths.is_empty() => None,
         Ok(paths) => {
-            let paths: Vec<_> = paths.iter().map(|path| format!("`{}`", path.display())).collect();
-            Some(format!("taken back, since commands may not change them: {}", paths.join(", ")))
+            let shown = paths.iter().take(SHOWN);
+            let shown: Vec<_> =
+                shown.map(|path| format!("`{}`", path.to_string_lossy().escape_debug())).collect();
+            let more = paths.len().saturating_sub(SHOWN);
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            Some(format!("taken back, since commands may not change them: {}{more}", shown.join(", ")))
         }
         Err(error) => Some(format!("changes of protected paths could not be taken back: {error}")),
     }

@@ -642,3 +642,55 @@ mod sandbox {
         assert!(!root.join("a").exists());
     }
 }
+
+/// Names the root of the program that is killed, and its sandbox.
+const KILLED: (&str, &str) = ("ENTOURAGE_KILLED_ROOT", "ENTOURAGE_KILLED_SANDBOX");
+
+/// A family of processes that no kind signal ends, and that holds the pipe `$1` as long as one of it lives.
+fn stubborn(pipe: &str) -> String {
+    format!(
+        "trap '' TERM HUP INT; exec 3> {pipe}; bash -c 'trap \"\" TERM HUP INT; while :; do sleep 1; done' & \
+         echo ready >&3; while :; do sleep 1; done"
+    )
+}
+
+#[tokio::test]
+async fn issue_14_commands_and_jobs_end_where_the_program_is_killed() {
+    let sandboxes: &[&str] =
+        if cfg!(all(feature = "sandbox", target_os = "linux")) { &["", "1"] } else { &[""] };
+    for sandbox in sandboxes {
+        let keep = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(keep.path()).unwrap();
+        let (command, job) = (common::pipe(&root.join("command")), common::pipe(&root.join("job")));
+        let mut program = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "the_program_that_is_killed", "--ignored", "--nocapture"])
+            .envs([(KILLED.0, root.as_os_str()), (KILLED.1, sandbox.as_ref())])
+            .spawn()
+            .unwrap();
+        assert_eq!((command.0.await.unwrap().trim(), job.0.await.unwrap().trim()), ("ready", "ready"));
+        program.kill().unwrap();
+        // Each pipe has an end once nobody holds it.
+        command.1.await.unwrap();
+        job.1.await.unwrap();
+        program.wait().unwrap();
+    }
+}
+
+#[tokio::test]
+#[ignore = "it is the program that another test kills"]
+async fn the_program_that_is_killed() {
+    let Some(root) = std::env::var_os(KILLED.0) else { return };
+    let shell = Shell::open(&root).unwrap();
+    #[cfg(all(feature = "sandbox", target_os = "linux"))]
+    let shell = match std::env::var_os(KILLED.1).is_some_and(|it| !it.is_empty()) {
+        true => {
+            use entourage_tools::sandbox::{Backend, Sandbox};
+            shell.with_sandbox(Sandbox::workspace_write(&root).unwrap().backend(Backend::Landlock))
+        }
+        false => shell,
+    };
+    let runtime = Runtime::builder().approver(AllowAll).policy(Policy::allow_all()).build();
+    let job = json!({ "command": stubborn("job"), "run_in_background": true });
+    let command = json!({ "command": stubborn("command") });
+    common::call_in(&runtime.session(), shell.tools(), vec![("bash", job), ("bash", command)]).await;
+}

@@ -2,7 +2,8 @@
 
 use async_trait::async_trait;
 use entourage_core::{
-    Result,
+    Error, Result,
+    event::plain_line,
     run::RunContext,
     tool::{Access, LayerVerdict, Tool, ToolLayer, ToolSpec, schema_of},
 };
@@ -16,6 +17,10 @@ use crate::{external::external, layered::layered};
 const QUESTION: &str = "question";
 /// Questions of one call.
 const MOST: usize = 5;
+/// Characters of a question, options of a question, and characters of an option.
+const LONGEST: usize = 2_000;
+const OPTIONS: usize = 20;
+const OPTION: usize = 200;
 
 const DESCRIPTION: &str = "Asks the user 1 to 5 questions and waits for the answers, which may take long. Ask only what \
     you cannot find out and cannot decide yourself, and all that you need at once.";
@@ -70,17 +75,38 @@ impl Question {
     pub fn all(arguments: &str) -> Vec<Self> {
         let decoded = serde_json::from_str(arguments).map(decoded);
         let asked = decoded.and_then(serde_json::from_value::<Asked>);
-        asked.map(|asked| asked.questions).unwrap_or_default()
+        asked.map(|asked| asked.questions).unwrap_or_default().into_iter().map(Self::plain).collect()
     }
 
-    fn problem(&self) -> Option<&'static str> {
+    /// The same question with texts of one line each, without characters that control a terminal or hide text.
+    fn plain(mut self) -> Self {
+        self.text = plain_line(&self.text);
+        self.options.iter_mut().for_each(|option| *option = plain_line(option));
+        self
+    }
+
+    fn problem(&self) -> Option<String> {
         let chooses = matches!(self.kind, QuestionKind::Single | QuestionKind::Multi);
-        match self {
-            _ if self.text.trim().is_empty() => Some("has no text"),
-            _ if chooses && self.options.len() < 2 => Some("needs at least two options, or another kind"),
-            _ if !chooses && !self.options.is_empty() => Some("has options, which its kind does not take"),
-            _ => None,
-        }
+        let is_long = |text: &String, most: usize| text.chars().nth(most).is_some();
+        let twice =
+            || (1..).zip(&self.options).any(|(next, one)| self.options.iter().skip(next).any(|it| it == one));
+        Some(match self {
+            _ if self.text.is_empty() => "has no text".to_owned(),
+            _ if is_long(&self.text, LONGEST) => format!("is longer than {LONGEST} characters"),
+            _ if chooses && self.options.len() < 2 => {
+                "needs at least two options, or another kind".to_owned()
+            }
+            _ if !chooses && !self.options.is_empty() => {
+                "has options, which its kind does not take".to_owned()
+            }
+            _ if self.options.len() > OPTIONS => format!("has more than {OPTIONS} options"),
+            _ if self.options.iter().any(String::is_empty) => "has an option without a text".to_owned(),
+            _ if self.options.iter().any(|option| is_long(option, OPTION)) => {
+                format!("has an option of more than {OPTION} characters")
+            }
+            _ if twice() => "has an option twice".to_owned(),
+            _ => return None,
+        })
     }
 }
 
@@ -92,7 +118,9 @@ impl Question {
 /// `ToolOutput::error("…").stopping()`.
 ///
 /// Only an agent that runs at the top of its tree can ask; agents below it are told to decide or to report back. Wrong
-/// questions, such as a choice without options, are refused before anybody sees them.
+/// questions are refused before anybody sees them: a choice without options or with one twice, a text of more than 2,000
+/// characters, more than 20 options or 200 characters of one. Texts are shown on one line, without characters that
+/// control a terminal or hide text.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
@@ -142,12 +170,16 @@ impl ToolLayer for Checked {
         if !(1..=MOST).contains(&asked.questions.len()) {
             return refused(format!("ask 1 to {MOST} questions; these are {}", asked.questions.len()));
         }
-        let problems = asked.questions.iter().zip(1..);
-        let problem = problems.filter_map(|(question, number)| Some((number, question.problem()?))).next();
-        match problem {
-            Some((number, problem)) => refused(format!("question {number} {problem}")),
-            None => Ok(LayerVerdict::Pass),
+        let questions: Vec<_> = asked.questions.into_iter().map(Question::plain).collect();
+        let problem =
+            questions.iter().zip(1..).find_map(|(question, number)| Some((number, question.problem()?)));
+        if let Some((number, problem)) = problem {
+            return refused(format!("question {number} {problem}"));
         }
+        if let Some(shown) = arguments.get_mut("questions") {
+            *shown = serde_json::to_value(questions).map_err(Error::from)?;
+        }
+        Ok(LayerVerdict::Pass)
     }
 }
 

@@ -246,7 +246,7 @@ impl Agent for ReactAgent {
     async fn run(&self, task: Task, cx: &RunContext) -> Result<Outcome> {
         drop(task);
         let narrowed = match &self.0.more {
-            Some(more) if more.plans => Some(cx.narrowed(&Box::pin(self.scope_now(cx)).await?)),
+            _ if self.is_planned(cx) => Some(cx.narrowed(&Box::pin(self.scope_now(cx)).await?)),
             Some(more) if !more.scope.contains(cx.scope()) => Some(cx.narrowed(&more.scope)),
             _ => None,
         };

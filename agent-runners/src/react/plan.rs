@@ -2,21 +2,24 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use entourage_core::{
     Result,
     context::Instructions,
-    event::{Record, weigh_plain},
+    event::{Record, plain_line, weigh_plain},
+    message::ToolCall,
     permission::Scope,
     run::RunContext,
     session::SessionState,
     team::{Todo, TodoStatus},
-    tool::{Access, ToolSpec, schema_of},
+    tool::{Access, LayerVerdict, ToolLayer, ToolSpec, schema_of},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use super::{ReactAgent, prepare::joined};
-use crate::{external::external, kept::kept_in_run};
+use crate::{external::external, kept::kept_in_run, layered::layered};
 
 /// Name of the tool by which a plan is presented.
 const PRESENT_PLAN: &str = "present_plan";
@@ -32,10 +35,71 @@ const INSTRUCTIONS: &str = "You plan before you work. Until the user has approve
 #[derive(Debug, Deserialize, JsonSchema)]
 struct Presented {
     /// The plan in Markdown: what will be changed and why, and how the result is checked.
-    #[allow(dead_code, reason = "it is for the person who approves it")]
     plan: String,
     /// Its steps in their order, each a short imperative sentence.
     steps: Vec<String>,
+}
+
+/// Characters of a plan, its steps, and characters of a step.
+const PLAN: usize = 20_000;
+const STEPS: usize = 100;
+const STEP: usize = 500;
+
+/// Refuses plans that nobody would read.
+#[derive(Debug)]
+struct Checked;
+
+#[async_trait]
+impl ToolLayer for Checked {
+    async fn before(&self, _: &ToolSpec, arguments: &mut Value, _: &RunContext) -> Result<LayerVerdict> {
+        let presented: Presented = match serde_json::from_value(arguments.clone()) {
+            Ok(presented) => presented,
+            Err(error) => return Ok(LayerVerdict::Refuse(format!("the plan cannot be read: {error}"))),
+        };
+        let (plan, steps) = (shown(&presented.plan), presented.steps());
+        let is_long = |text: &str, most: usize| text.chars().nth(most).is_some();
+        if plan.trim().is_empty() || is_long(&plan, PLAN) {
+            return Ok(LayerVerdict::Refuse(format!("a plan has 1 to {PLAN} characters; shorten it")));
+        }
+        if steps.len() > STEPS || steps.iter().any(|step| is_long(step, STEP)) {
+            let text = format!("a plan has at most {STEPS} steps of {STEP} characters each; shorten it");
+            return Ok(LayerVerdict::Refuse(text));
+        }
+        *arguments = json!({ "plan": plan, "steps": steps });
+        Ok(LayerVerdict::Pass)
+    }
+}
+
+/// The text without characters that control a terminal or hide text. Its lines keep their indents.
+fn shown(text: &str) -> String {
+    let line = |line: &str| {
+        let indent = line.chars().take_while(|c| *c == ' ' || *c == '\t');
+        indent.chain(plain_line(line).chars()).collect::<String>()
+    };
+    text.lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
+impl Presented {
+    fn steps(&self) -> Vec<String> {
+        self.steps.iter().map(|step| plain_line(step)).filter(|step| !step.is_empty()).collect()
+    }
+}
+
+/// Record of a run that began in plan mode, in which it stays whoever resumes it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct PlanBegun {}
+
+impl Record for PlanBegun {
+    const KIND: &'static str = "react.plan_begun";
+    const KEPT: bool = true;
+
+    fn summary(&self) -> String {
+        "plans before it works".to_owned()
+    }
+
+    fn weigh(&self) -> Result<usize> {
+        weigh_plain(self)
+    }
 }
 
 /// Record of a run whose plan was approved.
@@ -70,10 +134,16 @@ impl ReactAgent {
     /// - an error result (`ToolOutput::error`) says what is to change. The run goes on in plan mode;
     /// - an error result that stops the turn (`ToolOutput::stopping`) ends the run.
     ///
-    /// The run that is then resumed, with this same agent, goes on in the same conversation. Before the approval, its
-    /// scope is the agent's without write, execute and network access, for the agents below it too; afterwards it is
-    /// the agent's. Rules and approvers apply as in any run. An approval holds for its run: a further prompt needs a
-    /// plan of its own, unless it is given to the agent without plan mode.
+    /// Of several plans in one step each must be approved; the last one's steps count.
+    ///
+    /// The run that is then resumed goes on in the same conversation. Before the approval, its scope is the agent's
+    /// without write, execute and network access, for the agents below it too; afterwards it is the agent's. That is
+    /// recorded with the run, so it also holds where a `ReactAgent` without plan mode resumes it. Rules and approvers
+    /// apply as in any run. An approval holds for its run: a further prompt needs a plan of its own, unless it is given
+    /// to the agent without plan mode.
+    ///
+    /// A plan has at most 20,000 characters and 100 steps of 500 each, and is shown without characters that control a
+    /// terminal or hide text.
     ///
     /// # Errors
     /// [`ErrorKind::Config`](entourage_core::ErrorKind::Config) when one of its fixed tools is called `present_plan`.
@@ -103,7 +173,7 @@ impl ReactAgent {
     pub fn plan_first(&self) -> Result<Self> {
         let spec =
             ToolSpec::new(PRESENT_PLAN, DESCRIPTION, schema_of::<Presented>()).with_access(Access::ASK);
-        let agent = self.with_tool(Arc::new(external(spec)))?;
+        let agent = self.with_tool(Arc::new(layered(external(spec), Checked)))?;
         let mut inner = (*agent.0).clone();
         // After its own, which are the part that more agents share, and a service can cache.
         let (text, template) =
@@ -114,6 +184,12 @@ impl ReactAgent {
         Ok(Self(Arc::new(inner)))
     }
 
+    /// True if a run is in plan mode, or was: it began so, or the agent plans.
+    pub(super) fn is_planned(&self, cx: &RunContext) -> bool {
+        self.0.more.as_ref().is_some_and(|more| more.plans)
+            || cx.read(|state| kept_in_run(state, PlanBegun::KIND)) > 0
+    }
+
     /// Returns the most that a run in plan mode may do now.
     ///
     /// # Errors
@@ -122,6 +198,9 @@ impl ReactAgent {
         let scope = self.scope();
         if cx.read(|state| kept_in_run(state, PlanApproved::KIND)) > 0 {
             return Ok(scope);
+        }
+        if cx.read(|state| kept_in_run(state, PlanBegun::KIND)) == 0 {
+            cx.append(PlanBegun {})?;
         }
         let Some(steps) = cx.read(approved) else {
             let looks = Access::READ | Access::DELEGATE | Access::ASK;
@@ -141,15 +220,21 @@ fn todo(step: &str) -> Todo {
 }
 
 /// Returns the steps of the plan that the open run of this state has an approval of. It is looked for where the run
-/// goes on after the answer: among the results of its newest step.
+/// goes on after the answer: in the newest step that presented one. Each plan of that step must be approved.
 fn approved(state: &SessionState) -> Option<Vec<String>> {
     let work = state.work();
-    let in_work = work.iter().flat_map(|message| message.tool_results());
-    let result = state.open_results().chain(in_work).find(|it| &*it.name == PRESENT_PLAN && !it.is_error)?;
     let open = state.step().map(|step| &step.message);
-    let mut calls = open.into_iter().chain(work.iter().rev()).flat_map(|message| message.tool_calls());
-    let call = calls.find(|call| call.id == result.call && call.name == result.name)?;
-    let presented: Option<Presented> = serde_json::from_value(call.arguments.to_value()).ok();
-    let steps = presented.map(|presented| presented.steps).unwrap_or_default();
-    Some(steps.into_iter().filter(|step| !step.trim().is_empty()).collect())
+    let is_plan = |call: &&ToolCall| &*call.name == PRESENT_PLAN;
+    let newest =
+        open.into_iter().chain(work.iter().rev()).find(|it| it.tool_calls().any(|it| is_plan(&it)))?;
+    let in_work = work.iter().rev().flat_map(|message| message.tool_results());
+    let results: Vec<_> = state.open_results().chain(in_work).collect();
+    let is_approved = |call: &ToolCall| {
+        let result = results.iter().find(|result| result.call == call.id && result.name == call.name);
+        result.is_some_and(|result| !result.is_error)
+    };
+    let plans = || newest.tool_calls().filter(is_plan);
+    let last = plans().last().filter(|_| plans().all(is_approved))?;
+    let presented: Option<Presented> = serde_json::from_value(last.arguments.to_value()).ok();
+    Some(presented.map(|presented| presented.steps()).unwrap_or_default())
 }

@@ -202,6 +202,87 @@ async fn cx12_questions_wait_for_their_answers_and_lists_written_as_text_are_rea
     assert_eq!(provider.count(), 2);
 }
 
+fn choice(options: &[String]) -> Value {
+    json!({"text": "Which?", "kind": "single", "options": options})
+}
+
+#[tokio::test]
+async fn cx12_what_a_person_sees_controls_no_terminal() {
+    let store = memory();
+    let asked = json!([{"text": "Delete\u{1b}[2J\r it\u{202e}?", "kind": "single", "options": ["\u{9b}yes", "no\nno"]}]);
+    let (name, mut presented) = plan(&["Do\u{1b}]0;x\u{7} it"]);
+    presented["plan"] = json!("# Plan\u{1b}[31m\n\n    code\u{200b}\rx");
+    let provider =
+        ScriptedProvider::new().call("question", asking(asked)).call(name, presented).text("Done.");
+    let (agent, _) = planner(&provider);
+    let agent = agent.with_tool(Arc::new(question())).unwrap();
+    let session = on(&store).session();
+    session.start(&agent, "Go").outcome().await.unwrap();
+    let (id, shown) = waiting(&session).await;
+    let question = Question::all(&shown).remove(0);
+    assert_eq!(
+        (&*question.text, question.options),
+        ("Delete [2J it?", vec!["yes".to_owned(), "no no".to_owned()])
+    );
+    session.answer(&id, "no no").await.unwrap();
+    session.resume(&agent).outcome().await.unwrap();
+    let (id, shown) = waiting(&session).await;
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!(shown, json!({"plan": "# Plan [31m\n\n    code x", "steps": ["Do ]0;x it"]}));
+    session.answer(&id, "Approved.").await.unwrap();
+    session.resume(&agent).outcome().await.unwrap();
+    assert_eq!(session.state().await.unwrap().todos()[0].content, "Do ]0;x it");
+}
+
+#[tokio::test]
+async fn issue_14_of_two_plans_in_a_step_each_must_be_approved() {
+    for (first, second, works) in [(true, false, 0), (false, true, 0), (true, true, 1)] {
+        let store = memory();
+        let provider = ScriptedProvider::new()
+            .calls([plan(&["One"]), plan(&["Two"])])
+            .call("edit", json!({}))
+            .text("Done.");
+        let (agent, edit) = planner(&provider);
+        let session = on(&store).session();
+        session.start(&agent, "Go").outcome().await.unwrap();
+        for approved in [first, second] {
+            // Each in a process of its own.
+            let session = on(&store).open(session.id()).await.unwrap();
+            let (id, _) = waiting(&session).await;
+            let answer = if approved { ToolOutput::text("Approved.") } else { ToolOutput::error("No.") };
+            session.answer(&id, answer).await.unwrap();
+            session.resume(&agent).outcome().await.unwrap();
+        }
+        assert_eq!(edit.started(), works, "{first} {second}");
+        let state = on(&store).open(session.id()).await.unwrap().state().await.unwrap();
+        let todos: Vec<_> = state.todos().iter().map(|it| it.content.clone()).collect();
+        assert_eq!(todos, vec!["Two"; works], "{first} {second}");
+    }
+}
+
+#[tokio::test]
+async fn issue_14_an_agent_without_plan_mode_that_resumes_stays_in_it() {
+    let store = memory();
+    let provider = ScriptedProvider::new()
+        .calls([plan(&["Do it"])])
+        .call("edit", json!({}))
+        .text("Not done.")
+        .call("edit", json!({}))
+        .text("Done.");
+    let (planning, edit) = planner(&provider);
+    let free = agent(provider.model()).tool(FakeTool::new("look")).tool(edit.clone()).build().unwrap();
+    let session = on(&store).session();
+    session.start(&planning, "Go").outcome().await.unwrap();
+    let (id, _) = waiting(&session).await;
+    let session = on(&store).open(session.id()).await.unwrap();
+    session.answer(&id, ToolOutput::error("No.")).await.unwrap();
+    let outcome = session.resume(&free).outcome().await.unwrap();
+    assert_eq!((&*outcome.text, edit.started()), ("Not done.", 0));
+    // A further prompt to it is a run of its own.
+    let outcome = session.start(&free, "Go").outcome().await.unwrap();
+    assert_eq!((&*outcome.text, edit.started()), ("Done.", 1));
+}
+
 #[tokio::test]
 async fn cx12_wrong_questions_are_refused_and_nobody_sees_them() {
     let one = json!({"text": "Why?", "kind": "text"});
@@ -222,6 +303,13 @@ async fn cx12_wrong_questions_are_refused_and_nobody_sees_them() {
         (json!([{"text": " ", "kind": "text"}]), "question 1 has no text"),
         (json!([{"text": "Why?", "kind": "essay"}]), "essay"),
         (json!([{"text": "Why?"}]), "kind"),
+        (json!([{"text": "\u{1b}\u{202e}\u{200b}", "kind": "text"}]), "question 1 has no text"),
+        (json!([{"text": "y".repeat(2_001), "kind": "text"}]), "longer than 2000 characters"),
+        (json!([choice(&vec!["a".to_owned(); 2])]), "an option twice"),
+        (json!([choice(&["a".to_owned(), "\u{7}a".to_owned()])]), "an option twice"),
+        (json!([choice(&["a".to_owned(), " ".to_owned()])]), "an option without a text"),
+        (json!([choice(&["a".to_owned(), "b".repeat(201)])]), "an option of more than 200"),
+        (json!([choice(&(0..21).map(|it| it.to_string()).collect::<Vec<_>>())]), "more than 20 options"),
     ];
     let provider = wrong.iter().fold(ScriptedProvider::new(), |provider, (questions, _)| {
         provider.call("question", asking(questions.clone()))

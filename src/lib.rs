@@ -27,6 +27,8 @@ pub mod agent {
     pub use entourage_runtime::Mode;
 }
 
+pub use entourage_runners::builtin;
+
 /// The context that a model sees.
 pub mod context {
     pub use entourage_core::context::{Compaction, Instructions, PromptFacts, estimate_tokens};

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use entourage_core::{
     Error, ErrorKind, Result,
     agent::{Agent, AgentPart, IntoAgent},
+    context::Instructions,
     provider::ModelSlot,
     run::{Outcome, RunContext, Task},
 };
@@ -99,6 +100,7 @@ impl DualAgent {
             read_only: false,
             requires_evidence: false,
             cancel_ends: false,
+            instructions: None,
         }
     }
 
@@ -208,6 +210,7 @@ pub struct DualBuilder {
     read_only: bool,
     requires_evidence: bool,
     cancel_ends: bool,
+    instructions: Option<Instructions>,
 }
 
 impl DualBuilder {
@@ -221,6 +224,13 @@ impl DualBuilder {
     /// of its tools that only read. Its session is then `<id>$$verifier`. Default: it has the scope of the whole agent.
     pub fn read_only(mut self) -> Self {
         self.read_only = true;
+        self
+    }
+
+    /// Replaces the built-in instructions `entourage/discriminator`, which come before the discriminator's own and tell
+    /// it to see for itself. A discriminator that is no [`ReactAgent`](crate::ReactAgent) has none.
+    pub fn discriminator_instructions(mut self, instructions: impl Into<Instructions>) -> Self {
+        self.instructions = Some(instructions.into());
         self
     }
 
@@ -260,7 +270,8 @@ impl DualBuilder {
             let text = "the executor has a tool `task_complete`, which is the checker's alone; rename it";
             return Err(Error::new(ErrorKind::Config, text));
         }
-        let discriminator = Discriminator::new(&self.discriminator, self.requires_evidence)?;
+        let discriminator =
+            Discriminator::new(&self.discriminator, self.requires_evidence, self.instructions.as_ref())?;
         let discriminator = if self.read_only { discriminator.read_only() } else { discriminator };
         let discriminator = Arc::new(discriminator.able()?);
         let rounds = Rounds::new(self.executor.clone(), Some(Arc::clone(&discriminator) as _))

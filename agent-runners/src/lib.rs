@@ -28,6 +28,7 @@
 
 mod agent_tool;
 mod autonomy;
+pub mod builtin;
 pub mod checked;
 mod combined;
 mod dual;

@@ -1,6 +1,8 @@
 //! Models that are asked for session titles.
 
-use entourage_core::provider::Model;
+use entourage_core::{context::Instructions, provider::Model};
+
+use crate::context::title;
 
 /// Models that are asked for session titles.
 ///
@@ -14,13 +16,21 @@ use entourage_core::provider::Model;
 #[derive(Debug, Clone)]
 pub struct Titles {
     pub(crate) models: Vec<Model>,
+    pub(crate) instructions: Instructions,
 }
 
 impl Titles {
     /// Asks `model`: a small one will do.
     #[must_use]
     pub fn new(model: Model) -> Self {
-        Self { models: vec![model] }
+        Self { models: vec![model], instructions: title::built_in() }
+    }
+
+    /// Replaces the built-in instructions, `entourage/title`. An answer is cut at 50 characters, whatever they say.
+    #[must_use]
+    pub fn with_instructions(mut self, instructions: impl Into<Instructions>) -> Self {
+        self.instructions = instructions.into();
+        self
     }
 
     /// Adds a model to ask when those before it failed or gave no complete reply.

@@ -17,7 +17,7 @@ mod desk;
 use std::{env, error::Error, fs, io, path::Path, process::ExitCode, sync::Arc};
 
 use entourage::{
-    RunId,
+    RunId, builtin,
     event::{Event, ToolFinished},
     fs::FileSnapshots,
     permission::GrantFile,
@@ -31,9 +31,6 @@ use entourage::{
 
 use args::{Args, Task};
 use desk::{Desk, Terminal, complain};
-
-const INSTRUCTIONS: &str = "You work on the code in one directory with your tools. Look before you change anything, change \
-    as little as the task needs, and run the tests before you say that you are done. Answer briefly.";
 
 const BAD_ARGUMENTS: u8 = 2;
 const CANCELLED: u8 = 130;
@@ -74,12 +71,12 @@ async fn work(args: &Args, terminal: &Arc<Terminal>) -> Result<ExitCode, Box<dyn
     fs::create_dir_all(&state)?;
     let workspace = Workspace::open(dir)?.with_history(state.join("versions"))?;
     let shell = shell(dir, terminal)?;
-    let agent = ReactAgent::builder("coder", model)
-        .instructions(INSTRUCTIONS)
+    let searcher = builtin::task(model.clone()).tools(workspace.read_tools()).build()?;
+    let agent = builtin::coder(model)
         .tools(workspace.read_tools())
         .tools(workspace.write_tools())
         .tools(shell.tools())
-        .tool(question())
+        .tools((question(), AgentTool::new(&searcher)))
         .scope(args.mode.preset.scope())
         .build()?;
     let agent = if args.mode.plans { agent.plan_first()? } else { agent };

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::Instructions;
 use crate::{
     base::setters,
     provider::{Model, ModelSlot},
@@ -43,6 +44,7 @@ pub struct Compaction {
     keep: Option<usize>,
     clearing: Clearing,
     focus: Option<Arc<str>>,
+    prompt: Option<Instructions>,
 }
 
 /// Selects the tool outputs that are cleared before anything is summarised.
@@ -106,6 +108,14 @@ impl Compaction {
         self
     }
 
+    /// Replaces the built-in prompt that asks for the summary, `entourage/summary`. What follows it stays: the focus,
+    /// and the list of what is to be done.
+    #[must_use]
+    pub fn with_prompt(mut self, prompt: impl Into<Instructions>) -> Self {
+        self.prompt = Some(prompt.into());
+        self
+    }
+
     /// Returns what of old tool outputs is cleared.
     #[must_use]
     pub fn clearing(&self) -> Clearing {
@@ -128,5 +138,11 @@ impl Compaction {
     #[must_use]
     pub fn focus_text(&self) -> Option<&str> {
         self.focus.as_deref()
+    }
+
+    /// Returns the prompt that replaces the built-in one.
+    #[must_use]
+    pub fn prompt(&self) -> Option<&Instructions> {
+        self.prompt.as_ref()
     }
 }

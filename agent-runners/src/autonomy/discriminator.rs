@@ -65,6 +65,11 @@ const PIECES: usize = 20;
 const RESULT: usize = 2_000;
 const ARGUMENTS: usize = 500;
 
+/// Instructions that come before those of the checking agent; a program may replace them.
+pub(crate) fn built_in() -> Instructions {
+    Instructions::built_in("entourage/discriminator", VERSION, INSTRUCTIONS)
+}
+
 /// A check by an agent.
 pub(crate) struct Discriminator {
     agent: Player,
@@ -79,7 +84,7 @@ impl Discriminator {
     ///
     /// # Errors
     /// [`ErrorKind::Config`] when `agent` has a tool `task_complete` of its own, or a scope that does not admit it.
-    pub(crate) fn new(agent: &Player, looks: bool) -> Result<Self> {
+    pub(crate) fn new(agent: &Player, looks: bool, instructions: Option<&Instructions>) -> Result<Self> {
         let checker = |agent| Self { agent, role: "discriminator", scope: Scope::all(), looks };
         let Player::React(agent) = agent else { return Ok(checker(agent.clone())) };
         if !agent.scope().has_tool(TASK_COMPLETE) {
@@ -90,11 +95,8 @@ impl Discriminator {
         }
         let claims = TaskComplete::of(agent);
         let claims = if looks { claims.after_a_look() } else { claims };
-        let agent = agent.with_tool(Arc::new(claims))?.instructed(&Instructions::built_in(
-            "entourage/discriminator",
-            VERSION,
-            INSTRUCTIONS,
-        ));
+        let instructions = instructions.cloned().unwrap_or_else(built_in);
+        let agent = agent.with_tool(Arc::new(claims))?.instructed(&instructions);
         Ok(checker(Player::React(agent)))
     }
 

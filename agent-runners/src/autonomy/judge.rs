@@ -56,6 +56,11 @@ const UNREADABLE: &str = "The work was judged, and the verdict could not be read
 /// Feedback to the executor before the criteria that its work does not meet.
 const UNMET: &str = "Not all of what was asked for is done, or not shown to be done:";
 
+/// The instructions of a judge; a program may replace them.
+pub(crate) fn built_in() -> Instructions {
+    Instructions::built_in("entourage/judge", VERSION, INSTRUCTIONS)
+}
+
 /// A check by a model that judges the executor's report of its work.
 #[derive(Debug, Clone)]
 pub(crate) struct Judge {
@@ -68,8 +73,7 @@ pub(crate) struct Judge {
 impl Judge {
     /// Creates a judge on this model; `None` for the built-in instructions.
     pub(crate) fn new(model: ModelSlot, instructions: Option<Instructions>) -> Self {
-        let instructions =
-            instructions.unwrap_or_else(|| Instructions::built_in("entourage/judge", VERSION, INSTRUCTIONS));
+        let instructions = instructions.unwrap_or_else(built_in);
         Self { model, instructions, criteria: false }
     }
 

@@ -210,6 +210,7 @@ impl Autonomy {
             level: AutonomyLevel::default(),
             judge: None,
             judge_instructions: None,
+            discriminator_instructions: None,
             verifier: None,
             discriminator: None,
             options: Options::default(),
@@ -318,6 +319,7 @@ pub struct AutonomyBuilder {
     level: AutonomyLevel,
     judge: Option<ModelSlot>,
     judge_instructions: Option<Instructions>,
+    discriminator_instructions: Option<Instructions>,
     verifier: Option<Player>,
     discriminator: Option<Player>,
     options: Options,
@@ -355,6 +357,13 @@ impl AutonomyBuilder {
     /// Sets the agent that checks at level `verified`, where it may only read. Default: the discriminator.
     pub fn verifier<Form>(mut self, agent: impl IntoAgent<Form>) -> Self {
         self.verifier = Some(Player::new(agent.into_agent()));
+        self
+    }
+
+    /// Replaces the built-in instructions `entourage/discriminator`, which come before those of the verifier and of the
+    /// discriminator. An agent that is no [`ReactAgent`](crate::ReactAgent) has none.
+    pub fn discriminator_instructions(mut self, instructions: impl Into<Instructions>) -> Self {
+        self.discriminator_instructions = Some(instructions.into());
         self
     }
 
@@ -412,9 +421,10 @@ impl AutonomyBuilder {
         self.is_sound()?;
         let Options { claims, criteria, evidence } = self.options;
         let verifier = self.verifier.as_ref().or(self.discriminator.as_ref());
-        let verifier = verifier.map(|agent| Discriminator::new(agent, evidence)?.read_only().able());
+        let checking = |agent| Discriminator::new(agent, evidence, self.discriminator_instructions.as_ref());
+        let verifier = verifier.map(|agent| checking(agent)?.read_only().able());
         let discriminator = self.discriminator.as_ref();
-        let discriminator = discriminator.map(|agent| Discriminator::new(agent, evidence)?.able());
+        let discriminator = discriminator.map(|agent| checking(agent)?.able());
         let instructions = self.judge_instructions;
         let judge = |model| Arc::new(Judge::new(model, instructions).by_criteria(criteria));
         let crew = Crew {

@@ -28,6 +28,7 @@ use crate::{todo_tool::TodoTool, turn::StopWhen, typed::Rule};
 
 pub(crate) use guard::Bar;
 pub use into_tools::IntoTools;
+pub(crate) use plan::plan_prompt;
 pub use prepare::{Prepare, Prepared, Step};
 pub(crate) use typed::Typed;
 pub use typed::{TypedAgent, TypedBuilder};

@@ -27,10 +27,18 @@ const PRESENT_PLAN: &str = "present_plan";
 const DESCRIPTION: &str = "Presents your plan to the user, once you have looked at all that it depends on. The user \
     approves it, or says what is to change. The run waits for that.";
 
+/// Version of the instructions; raised whenever their words change.
+const VERSION: u32 = 1;
+
 const INSTRUCTIONS: &str = "You plan before you work. Until the user has approved a plan, your tools only look: they \
     change no file and run no command that changes something. Look at what the task depends on, decide how to do it, \
     and call `present_plan` with a plan that names the files to change and the way to check the result. If the user \
     asks for changes, present the whole plan anew. Once it is approved, carry it out: its steps are in the todo list.";
+
+/// The instructions of plan mode, which follow those of the agent.
+pub(crate) fn plan_prompt() -> Instructions {
+    Instructions::built_in("entourage/plan", VERSION, INSTRUCTIONS)
+}
 
 #[derive(Debug, Deserialize, JsonSchema)]
 struct Presented {
@@ -176,8 +184,7 @@ impl ReactAgent {
         let agent = self.with_tool(Arc::new(layered(external(spec), Checked)))?;
         let mut inner = (*agent.0).clone();
         // After its own, which are the part that more agents share, and a service can cache.
-        let (text, template) =
-            joined(&agent.instructions(), &Instructions::new(INSTRUCTIONS.into(), None)).into_parts();
+        let (text, template) = joined(&agent.instructions(), &plan_prompt()).into_parts();
         inner.instructions = text;
         let more = inner.more.get_or_insert_default();
         (more.template, more.plans) = (template, true);

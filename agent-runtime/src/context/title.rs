@@ -1,6 +1,6 @@
 //! Session titles: the request to a model, and the title made from its answer. Pure.
 
-use entourage_core::event::plain_line;
+use entourage_core::{context::Instructions, event::plain_line};
 
 /// The longest title, in characters.
 const MOST: usize = 50;
@@ -11,10 +11,17 @@ pub(crate) const UNTITLED: &str = "Untitled session";
 /// Output tokens of a title, for models that do not reason.
 pub(crate) const MAX_OUTPUT: u64 = 40;
 
-/// Instructions of the model that writes a title.
-pub(crate) const INSTRUCTIONS: &str = "You name conversations. Answer with a title for the conversation that the \
+/// Version of the instructions; raised whenever their words change.
+const VERSION: u32 = 1;
+
+const INSTRUCTIONS: &str = "You name conversations. Answer with a title for the conversation that the \
     user's message begins, and with nothing else: in the user's language, at most 50 characters, one line, without \
     quotation marks and without colons. Never answer the message itself.";
+
+/// Instructions of the model that writes a title; a program may replace them.
+pub(crate) fn built_in() -> Instructions {
+    Instructions::built_in("entourage/title", VERSION, INSTRUCTIONS)
+}
 
 /// The request for a title: the prompt as it is, and an empty thought, which stops models from thinking aloud.
 pub(crate) fn question(prompt: &str) -> String {

@@ -26,7 +26,9 @@ use entourage_core::{
 };
 
 use crate::{
-    context::{Frame, Plan, Room, fitted, instruction, plan, shown_to, summary_message, summary_plan},
+    context::{
+        Frame, Plan, Room, fitted, instruction, plan, shown_to, summary_message, summary_plan, summary_prompt,
+    },
     effects::site::Site,
     own::own,
 };
@@ -96,7 +98,8 @@ pub(crate) async fn perform(
 ) -> Result<Ended> {
     let Here { site, cx, .. } = here;
     let todos = cx.todos();
-    let ask = Message::user(instruction(&todos, compaction.focus_text()));
+    let prompt = compaction.prompt().cloned().unwrap_or_else(summary_prompt);
+    let ask = Message::user(instruction(prompt.text(), &todos, compaction.focus_text()));
     let before = Before::read(cx);
     let cause = before.open.as_ref().map_or(cause, |open| open.cause);
     let frame = before.frame(model, cause);
@@ -121,6 +124,7 @@ pub(crate) async fn perform(
         goal: before.goal.clone(),
         permille: before.permille,
         silence,
+        template: prompt.into_parts().1,
     };
     match write(here, &before, cause, writer, ask).await? {
         Ok(outcome) => match adopt(site, &before, older, &outcome, &todos) {
@@ -303,6 +307,7 @@ struct Writer {
     room: Room,
     permille: u64,
     silence: Duration,
+    template: Option<Arc<str>>,
 }
 
 impl Writer {
@@ -322,6 +327,7 @@ impl Writer {
         }
         let mut call = ModelCall::new(self.model.clone(), request, Tools::none());
         (call.step, call.silence) = (attempt.saturating_add(1), self.silence);
+        call.template.clone_from(&self.template);
         Ok(call)
     }
 }

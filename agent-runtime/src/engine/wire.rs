@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use entourage_core::{
     Digest, Error, ErrorKind, ErrorRecord, Result, RunId, SessionId,
-    context::{Clearing, Compaction, CompactionCause},
+    context::{Clearing, Compaction, CompactionCause, Instructions},
     message::{Arguments, History, Message, ToolCall, deserialize_value},
     permission::Scope,
     provider::{Model, OutputFormat, Params, Request, ToolChoice},
@@ -78,6 +78,7 @@ pub fn effect_to_json(effect: &Effect) -> Result<String> {
             clearing: compaction.clearing(),
             keep: compaction.kept_messages(),
             focus: compaction.focus_text().map(str::to_owned),
+            prompt: compaction.prompt().cloned().map(Instructions::into_parts),
             model: ModelName::of(model),
             cause: *cause,
             silence: *silence,
@@ -153,7 +154,7 @@ impl Code {
             EffectForm::Sleep { time } => Effect::Sleep(time),
             EffectForm::Now => Effect::Now,
             EffectForm::NewId => Effect::NewId,
-            EffectForm::Compact { writer, clearing, keep, focus, model, cause, silence } => {
+            EffectForm::Compact { writer, clearing, keep, focus, prompt, model, cause, silence } => {
                 let compaction = Compaction::new().with_model(self.model_of(&writer)?);
                 let compaction = match clearing {
                     Clearing::Never => compaction.without_clearing(),
@@ -161,6 +162,8 @@ impl Code {
                 };
                 let compaction = keep.into_iter().fold(compaction, Compaction::keep_messages);
                 let compaction = focus.into_iter().fold(compaction, Compaction::with_focus);
+                let prompt = prompt.map(|(text, template)| Instructions::new(text, template));
+                let compaction = prompt.into_iter().fold(compaction, Compaction::with_prompt);
                 let (compaction, model) = (Box::new(compaction), self.model_of(&model)?);
                 Effect::Compact { compaction, model, cause, silence }
             }
@@ -226,6 +229,8 @@ enum EffectForm {
         clearing: Clearing,
         keep: Option<usize>,
         focus: Option<String>,
+        #[serde(default)]
+        prompt: Option<(Arc<str>, Option<Arc<str>>)>,
         model: ModelName,
         cause: CompactionCause,
         silence: Duration,

@@ -9,14 +9,15 @@ use entourage_core::{
     event::{Event, Origin, Titled},
     message::Message,
     permission::Scope,
-    provider::{FinishReason, Model, Request},
-    run::{Outcome, RunContext, Spawn, Task},
+    provider::{FinishReason, Model},
+    run::{Effect, ModelCall, Observation, Outcome, RunContext, Spawn, Task},
+    tool::Tools,
 };
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     children::child::{Turn as ChildTurn, known_end, open_child, run_child},
-    context::title::{INSTRUCTIONS, MAX_OUTPUT, UNTITLED, question, title},
+    context::title::{MAX_OUTPUT, UNTITLED, question, title},
     deps::Deps,
     env::Env,
     own::own,
@@ -99,16 +100,19 @@ async fn entitle(
 struct Titler(Titles);
 
 impl Titler {
-    fn request(model: &Model, prompt: &str) -> Request {
+    fn call(&self, model: &Model, prompt: &str) -> ModelCall {
         let mut request = model.request(question(prompt));
-        request.instructions = INSTRUCTIONS.into();
+        let (text, template) = self.0.instructions.clone().into_parts();
+        request.instructions = text;
         // A model that reasons needs room for that, and nobody knows how much.
         if model.profile().reasoning != Some(true) {
             let mut params = (*request.params).clone();
             params.max_output = Some(MAX_OUTPUT);
             request.params = Arc::new(params);
         }
-        request
+        let mut call = ModelCall::new(model.clone(), request, Tools::none());
+        call.template = template;
+        call
     }
 }
 
@@ -125,8 +129,8 @@ impl Agent for Titler {
     async fn run(&self, task: Task, cx: &RunContext) -> Result<Outcome> {
         let prompt = task.prompt.text();
         for model in &self.0.models {
-            match cx.call_model(model, Self::request(model, &prompt)).await {
-                Ok(reply) if reply.finish.reason == FinishReason::Stop => {
+            match cx.perform(Effect::Model(Box::new(self.call(model, &prompt)))).await {
+                Ok(Observation::Model(reply)) if reply.finish.reason == FinishReason::Stop => {
                     let answer = reply.message.first_text().unwrap_or_default();
                     return Ok(Outcome::completed(title(answer, &prompt)));
                 }

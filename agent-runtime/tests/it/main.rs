@@ -25,6 +25,7 @@ mod away;
 mod basics;
 mod below;
 mod bounds;
+mod builtin;
 mod bus;
 mod cancel;
 mod captain;

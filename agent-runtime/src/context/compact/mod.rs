@@ -6,4 +6,4 @@ mod prompt;
 
 pub(crate) use fit::fitted;
 pub(crate) use plan::{Frame, Plan, Room, plan, summary_plan};
-pub(crate) use prompt::{instruction, summary_message};
+pub(crate) use prompt::{built_in as summary_prompt, instruction, summary_message};

@@ -3,9 +3,13 @@
 use std::fmt::Write;
 
 use entourage_core::{
+    context::Instructions,
     message::{Message, Part, Role},
     team::{Todo, TodoStatus},
 };
+
+/// Version of the prompt; raised whenever its words change.
+const VERSION: u32 = 1;
 
 const ASK: &str = "\
 The conversation so far is about to be replaced by a summary, since it grows too long. Write that summary now. Whoever \
@@ -27,9 +31,14 @@ const HEADER: &str = "[Earlier messages were replaced by this summary of them.]"
 
 const GO_ON: &str = "The earlier part was cut for length; go on with this task:";
 
-/// The prompt that asks for a summary.
-pub(crate) fn instruction(todos: &[Todo], focus: Option<&str>) -> String {
-    let mut text = ASK.to_owned();
+/// The prompt that asks for a summary; a program may replace it.
+pub(crate) fn built_in() -> Instructions {
+    Instructions::built_in("entourage/summary", VERSION, ASK)
+}
+
+/// The prompt with what it is given besides.
+pub(crate) fn instruction(prompt: &str, todos: &[Todo], focus: Option<&str>) -> String {
+    let mut text = prompt.to_owned();
     if let Some(focus) = focus {
         let _ = write!(text, "\n\nGive special care to this: {focus}");
     }

@@ -177,7 +177,7 @@ impl<'a> Restore<'a> {
     fn move_away(&self, path: &Path) -> io::Result<()> {
         self.let_go(path);
         let (parent, name) = tree::parent(self.root, path)?;
-        self.at_free_place(name, |place| {
+        Self::at_free_place(name, |place| {
             Ok(rustix::fs::renameat_with(&parent, name, self.root, place, RenameFlags::NOREPLACE)?)
         })
         .map(drop)
@@ -192,11 +192,7 @@ impl<'a> Restore<'a> {
     }
 
     /// Calls `put` with a name in the root until one is free, and returns it.
-    fn at_free_place(
-        &self,
-        name: &Path,
-        mut put: impl FnMut(&Path) -> io::Result<()>,
-    ) -> io::Result<PathBuf> {
+    fn at_free_place(name: &Path, mut put: impl FnMut(&Path) -> io::Result<()>) -> io::Result<PathBuf> {
         let known = |char: &char| char.is_alphanumeric() || "._-".contains(*char);
         let name: String = name.to_string_lossy().chars().filter(known).take(NAME).collect();
         let name = name.trim_start_matches('.');
@@ -223,7 +219,7 @@ impl<'a> Restore<'a> {
         }
         self.let_go(at);
         let (parent, name) = tree::parent(self.root, at)?;
-        let place = self.at_free_place(name, |place| self.make(place, was))?;
+        let place = Self::at_free_place(name, |place| self.make(place, was))?;
         let swapped = match is {
             true => rustix::fs::renameat_with(self.root, &place, &parent, name, RenameFlags::EXCHANGE),
             false => Err(Errno::NOSYS),

@@ -94,11 +94,11 @@ fn task_prompt() -> Instructions {
 
 /// Returns the prompts that the library brings, each with its text and its id, `name@version#hash`.
 ///
-/// Records name the id with each model call whose words are of that template. A program that keeps the ids of a release,
-/// for example in a test, learns of each change of words at an update. The titles' prompt is replaced by
+/// Records name the id with each model call whose words are of that template. A program that keeps the ids of a
+/// release, for example in a test, learns of each change of words at an update. The titles' prompt is replaced by
 /// `Titles::with_instructions`, that of summaries by
-/// [`Compaction::with_prompt`](entourage_core::context::Compaction::with_prompt), the judge's and the discriminator's by
-/// the builders of their agents, and those of [`coder`] and [`task`] by
+/// [`Compaction::with_prompt`](entourage_core::context::Compaction::with_prompt), the judge's and the discriminator's
+/// by the builders of their agents, and those of [`coder`] and [`task`] by
 /// [`ReactBuilder::instructions`](ReactBuilder::instructions).
 ///
 /// ```

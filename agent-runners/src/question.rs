@@ -118,9 +118,9 @@ impl Question {
 /// `ToolOutput::error("…").stopping()`.
 ///
 /// Only an agent that runs at the top of its tree can ask; agents below it are told to decide or to report back. Wrong
-/// questions are refused before anybody sees them: a choice without options or with one twice, a text of more than 2,000
-/// characters, more than 20 options or 200 characters of one. Texts are shown on one line, without characters that
-/// control a terminal or hide text.
+/// questions are refused before anybody sees them: a choice without options or with one twice, a text of more than
+/// 2,000 characters, more than 20 options or 200 characters of one. Texts are shown on one line, without characters
+/// that control a terminal or hide text.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {

@@ -5,6 +5,7 @@
     clippy::unwrap_used,
     clippy::indexing_slicing,
     clippy::panic,
+    clippy::print_stdout,
     reason = "helpers of tests fail by panicking too"
 )]
 
@@ -693,4 +694,68 @@ async fn the_program_that_is_killed() {
     let job = json!({ "command": stubborn("job"), "run_in_background": true });
     let command = json!({ "command": stubborn("command") });
     common::call_in(&runtime.session(), shell.tools(), vec![("bash", job), ("bash", command)]).await;
+}
+
+/// The metadata of the newest result.
+async fn metadata(session: &Session) -> Value {
+    let events = session.events(0, 1_000).await.unwrap();
+    let finished = events.iter().map(|it| json!(it)).filter(|it| it.to_string().contains("exit_code"));
+    find(&finished.max_by_key(|it| it["seq"].as_u64()).unwrap(), "metadata").unwrap().clone()
+}
+
+#[cfg(feature = "fs")]
+#[tokio::test]
+async fn issue_14_what_a_command_changed_is_listed_in_its_event() {
+    use entourage_tools::fs::Workspace;
+    let place = Place::new();
+    for name in ["old", "gone", "same"] {
+        fs::write(place.root.join(name), name).unwrap();
+    }
+    symlink("old", place.root.join("link")).unwrap();
+    fs::write(place.root.join(".gitignore"), "target\n").unwrap();
+    let workspace = Workspace::open(&place.root).unwrap();
+    let place = Place { shell: place.shell.clone().listing_changes(&workspace), ..place };
+    place
+        .bash("mkdir -p sub target; echo x > sub/new; echo x > target/new; echo x >> old; rm gone; ln -sf same link; chmod 600 same")
+        .await;
+    let told = metadata(&place.session).await;
+    assert_eq!(
+        told["changed"],
+        json!({"created": ["sub", "sub/new"], "modified": ["link", "old", "same"], "deleted": ["gone"], "more": 0})
+    );
+    place.bash("true && touch -d 2001-01-01 sub/new").await;
+    assert_eq!(metadata(&place.session).await["changed"]["modified"], json!(["sub/new"]));
+    // A command that only reads is not looked at.
+    place.bash("cat old").await;
+    assert_eq!(metadata(&place.session).await["changed"], Value::Null);
+    // A job's are known once it has ended.
+    let (line, end) = place.pipe("pipe");
+    place
+        .call("bash", json!({"command": "exec 3>pipe; echo >&3; echo x > job", "run_in_background": true}))
+        .await;
+    line.await.unwrap();
+    end.await.unwrap();
+    place.call("job_output", json!({"id": "001", "wait": true})).await;
+    assert_eq!(metadata(&place.session).await["changed"]["created"], json!(["job"]));
+}
+
+#[tokio::test]
+async fn issue_14_a_command_that_fills_the_disk_is_killed() {
+    let place = tempfile::tempdir().unwrap();
+    let mounted =
+        Command::new("mount").args(["-t", "tmpfs", "-o", "size=64m", "none"]).arg(place.path()).status();
+    if !mounted.is_ok_and(|status| status.success()) {
+        println!("SKIPPED: no file system can be mounted to be filled");
+        return;
+    }
+    let root = fs::canonicalize(place.path()).unwrap();
+    for floor in [32_u64 << 20, 1 << 40] {
+        let shell = Shell::open(&root).unwrap().with_free_space(floor);
+        let runtime = Runtime::builder().approver(AllowAll).policy(Policy::allow_all()).build();
+        let fill = json!({"command": "head -c 40M /dev/zero > big; sleep 1000"});
+        let result = common::call_in(&runtime.session(), shell.tools(), vec![("bash", fill)]).await.remove(0);
+        assert!(result.to_text().contains("aborted: the disk is nearly full"), "{}", result.to_text());
+        fs::remove_file(root.join("big")).unwrap();
+    }
+    assert!(Command::new("umount").arg(&root).status().unwrap().success());
 }

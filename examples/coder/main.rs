@@ -70,7 +70,7 @@ async fn work(args: &Args, terminal: &Arc<Terminal>) -> Result<ExitCode, Box<dyn
     let state = state.join(name_of(&fs::canonicalize(dir)?));
     fs::create_dir_all(&state)?;
     let workspace = Workspace::open(dir)?.with_history(state.join("versions"))?;
-    let shell = shell(dir, terminal)?;
+    let shell = shell(dir, terminal)?.listing_changes(&workspace);
     let searcher = builtin::task(model.clone()).tools(workspace.read_tools()).build()?;
     let agent = builtin::coder(model)
         .tools(workspace.read_tools())

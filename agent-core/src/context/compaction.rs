@@ -84,36 +84,24 @@ impl Compaction {
         /// Keeps at most so many of the newest messages word for word, as far as they fit a quarter of the window; 0
         /// keeps none. A call and its results stay together. Unanswered prompts always stay.
         keep_messages(keep: usize) => Some(keep);
+        /// Tells the model that writes the summary what else matters, such as `Keep the names of all customers`.
+        with_focus(focus: impl Into<Arc<str>>) => Some(focus.into());
+        /// Replaces the built-in prompt that asks for the summary, `entourage/summary`. What follows it stays: the
+        /// focus, and the list of what is to be done.
+        with_prompt(prompt: impl Into<Instructions>) => Some(prompt.into());
     }
 
     /// Sets the tool results that are cleared first: those before the newest `keep` messages with at least `least`
     /// bytes (never less than 256). A file counts as 65,536 bytes.
     #[must_use]
-    pub fn clear_outputs(mut self, keep: usize, least: u64) -> Self {
-        self.clearing = Clearing::Old { keep, least: least.max(LEAST) };
-        self
+    pub fn clear_outputs(self, keep: usize, least: u64) -> Self {
+        Self { clearing: Clearing::Old { keep, least: least.max(LEAST) }, ..self }
     }
 
     /// Disables clearing: compaction always summarises.
     #[must_use]
-    pub fn without_clearing(mut self) -> Self {
-        self.clearing = Clearing::Never;
-        self
-    }
-
-    /// Tells the model that writes the summary what else matters, such as `Keep the names of all customers`.
-    #[must_use]
-    pub fn with_focus(mut self, text: impl Into<Arc<str>>) -> Self {
-        self.focus = Some(text.into());
-        self
-    }
-
-    /// Replaces the built-in prompt that asks for the summary, `entourage/summary`. What follows it stays: the focus,
-    /// and the list of what is to be done.
-    #[must_use]
-    pub fn with_prompt(mut self, prompt: impl Into<Instructions>) -> Self {
-        self.prompt = Some(prompt.into());
-        self
+    pub fn without_clearing(self) -> Self {
+        Self { clearing: Clearing::Never, ..self }
     }
 
     /// Returns what of old tool outputs is cleared.

@@ -155,11 +155,8 @@ impl<M: Into<Message>> From<M> for History {
 impl PartialEq for History {
     fn eq(&self, other: &Self) -> bool {
         // Two clones have their chunks in common, up to the newest.
-        let full = self.full().iter().zip(other.full());
-        self.len() == other.len()
-            && full
-                .chain([(&self.tail, &other.tail)])
-                .all(|(one, other)| Arc::ptr_eq(one, other) || one == other)
+        let mut chunks = self.full().iter().zip(other.full()).chain([(&self.tail, &other.tail)]);
+        self.len() == other.len() && chunks.all(|(one, other)| Arc::ptr_eq(one, other) || one == other)
     }
 }
 

@@ -16,6 +16,8 @@ mod level;
 mod loose;
 mod ls;
 mod path;
+#[cfg(feature = "shell")]
+mod places;
 mod replace;
 mod rules;
 mod save;
@@ -33,6 +35,8 @@ mod workspace;
 #[cfg(test)]
 mod tests;
 
+#[cfg(feature = "shell")]
+pub(crate) use places::Places;
 pub use snapshots::FileSnapshots;
 pub use workspace::Workspace;
 

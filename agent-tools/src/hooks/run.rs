@@ -66,7 +66,7 @@ pub(super) async fn ask(hook: &Hook, program: &Program, dir: &Path, input: &[u8]
         );
     };
     let stop = Notify::new();
-    let bounds = Bounds { time: hook.timeout + GRACE + SLACK, grace: GRACE };
+    let bounds = Bounds { time: hook.timeout + GRACE + SLACK, grace: GRACE, disk: None };
     match in_time(hook.timeout, &stop, drive(child, &guard.0, &stop, bounds, io)).await {
         Some(ended) if ended.aborted.is_none() => {
             let code = ended.status.and_then(|status| status.code());

@@ -9,19 +9,21 @@ use tokio::{
     time::{Instant, sleep_until, timeout},
 };
 
-use super::spawn::Group;
+use super::{disk::Disk, spawn::Group};
 
 /// Time for which output of a child that ended is waited for.
 const DRAIN: Duration = Duration::from_millis(500);
 const BUFFER: usize = 16 * 1024;
 
 /// The bounds of a child.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Bounds {
     /// Time after which its group is killed.
     pub(crate) time: Duration,
     /// Time that it has to end by itself when it is asked to.
     pub(crate) grace: Duration,
+    /// The file system that it must not fill.
+    pub(crate) disk: Option<Disk>,
 }
 
 /// The end of a child.
@@ -46,6 +48,8 @@ pub(crate) async fn drive(
     let far = Duration::from_secs(86_400 * 365);
     let mut deadline = Instant::now() + bounds.time.min(far);
     let (mut aborted, mut moved) = (None, false);
+    let full = full(bounds.disk);
+    tokio::pin!(full);
     let status = loop {
         tokio::select! {
             () = &mut io, if !moved => moved = true,
@@ -53,6 +57,12 @@ pub(crate) async fn drive(
             () = stop.notified(), if aborted.is_none() => {
                 aborted = Some("it was stopped");
                 group.ask_to_end();
+                deadline = Instant::now() + bounds.grace;
+            }
+            () = &mut full, if aborted.is_none() => {
+                aborted = Some("the disk is nearly full");
+                group.kill();
+                let _ = child.start_kill();
                 deadline = Instant::now() + bounds.grace;
             }
             () = sleep_until(deadline) => {
@@ -72,6 +82,14 @@ pub(crate) async fn drive(
         let _ = timeout(DRAIN, &mut io).await;
     }
     Ended { status, aborted }
+}
+
+/// Waits until the file system is nearly full, for ever if it is not looked at.
+async fn full(disk: Option<Disk>) {
+    match disk {
+        Some(disk) => disk.full().await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Gives `feed` what comes from a pipe, up to its end.

@@ -2,6 +2,7 @@
 //!
 //! It decides nothing about what may run, and keeps no output.
 
+pub(crate) mod disk;
 pub(crate) mod drive;
 pub(crate) mod environment;
 pub(crate) mod spawn;

@@ -44,8 +44,8 @@ pub struct Enforced {
     pub network: bool,
     /// True if the command may open sockets of the family `AF_UNIX`.
     pub unix_sockets: bool,
-    /// True if the command cannot signal processes outside of the sandbox. Then [`restore`](Enforced::restore) also finds
-    /// those of its processes that left its group.
+    /// True if the command cannot signal processes outside of the sandbox. Then [`restore`](Enforced::restore) also
+    /// finds those of its processes that left its group.
     pub signals_confined: bool,
     /// True if the command cannot change modes, owners, times and attributes of files outside of what it may write.
     /// Landlock has no rule for these; the permissions of the system alone hold.

@@ -107,6 +107,11 @@ impl Tool for Bash {
         let (looking, place) = (Arc::clone(settings), inside.clone());
         let dir = tokio::task::spawn_blocking(move || looking.resolved(&place)).await??;
 
+        let look = settings.look.clone().filter(|_| !cx.footprint().access.is_read_only());
+        let after = match look {
+            Some(look) => Some(tokio::task::spawn_blocking(move || look()).await?),
+            None => None,
+        };
         let only_reads = cx.footprint().access.is_read_only().then(|| settings.root());
         let vars = environment::scrubbed(std::env::vars_os(), &settings.added, only_reads);
         let started = confine::start(
@@ -119,7 +124,7 @@ impl Tool for Bash {
         );
         let started = started.await;
         let running = match (started, &settings.sandbox) {
-            (Ok(started), _) => Running::new(started, settings.time_limit),
+            (Ok(started), _) => Running::new(started, settings.time_limit, settings.disk(), after),
             // No model can mend that, and without its sandbox nothing may run.
             (Err(error), Some(_)) => return Err(ToolError::Fatal(error)),
             (Err(error), None) => {

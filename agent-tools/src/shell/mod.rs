@@ -29,9 +29,13 @@ use entourage_core::{
     tool::{Footprint, Tool, ToolError, normal_path},
 };
 
-use crate::process::spawn::Program;
+use crate::process::{disk::Disk, spawn::Program};
 use jobs::Jobs;
+use running::After;
 use watchdog::Watchdog;
+
+/// Bytes that commands leave free.
+const FREE_SPACE: u64 = 128 << 20;
 
 /// Runs command lines of models in a directory. Clones share its jobs.
 ///
@@ -88,7 +92,12 @@ struct Settings {
     time_limit: Duration,
     background_after: Duration,
     sandbox: Option<confine::Sandbox>,
+    free_space: u64,
+    look: Option<Look>,
 }
+
+/// A look at what there is before a command. Blocks.
+type Look = Arc<dyn Fn() -> After + Send + Sync>;
 
 impl Shell {
     /// Opens the directory `root`, in which commands run. Blocks for the time of a few file system calls.
@@ -122,6 +131,8 @@ impl Shell {
             time_limit: Duration::from_secs(3_600),
             background_after: Duration::from_secs(60),
             sandbox: None,
+            free_space: FREE_SPACE,
+            look: None,
         };
         Ok(Self { settings: Arc::new(settings), jobs: Arc::default(), watchdog: Arc::default() })
     }
@@ -147,6 +158,37 @@ impl Shell {
     #[must_use]
     pub fn with_background_after(mut self, time: Duration) -> Self {
         Arc::make_mut(&mut self.settings).background_after = time.min(bash::LONGEST);
+        self
+    }
+
+    /// The same shell with another number of bytes that its commands leave free on the root's file system; 128 MiB by
+    /// default. A command that leaves less is killed, and its result says so. Where less is free from the start, it is
+    /// killed once it has used up half of that.
+    #[must_use]
+    pub fn with_free_space(mut self, bytes: u64) -> Self {
+        Arc::make_mut(&mut self.settings).free_space = bytes;
+        self
+    }
+
+    /// The same shell, whose results list in their metadata, as `changed`, the places that their command `created`,
+    /// `modified` and `deleted` below the root of `workspace`: at most 100, and the number of `more`.
+    ///
+    /// The workspace is looked at before and after each command that may change something; what another program changes
+    /// meanwhile is listed too, and what ignore files name is not. The list is null where it is not known: when the
+    /// workspace has more than 50,000 places or cannot be read.
+    #[cfg(feature = "fs")]
+    #[must_use]
+    pub fn listing_changes(mut self, workspace: &crate::fs::Workspace) -> Self {
+        let workspace = workspace.clone();
+        let look = move || -> After {
+            let (workspace, before) = (workspace.clone(), crate::fs::Places::of(&workspace));
+            Box::new(move || {
+                let changes =
+                    before.and_then(|before| Some(before.changes_to(&crate::fs::Places::of(&workspace)?)));
+                serde_json::to_value(changes).unwrap_or_default()
+            })
+        };
+        Arc::make_mut(&mut self.settings).look = Some(Arc::new(look));
         self
     }
 
@@ -206,6 +248,10 @@ impl fmt::Debug for Shell {
 }
 
 impl Settings {
+    fn disk(&self) -> Disk {
+        Disk { place: self.root().to_owned(), floor: self.free_space }
+    }
+
     fn root(&self) -> &Path {
         self.roots.first().map_or(Path::new("."), PathBuf::as_path)
     }

@@ -65,5 +65,6 @@ pub(super) fn metadata(running: &Running, end: Option<End>, job: Option<&str>, l
         "job": job,
         "sandbox": running.enforced,
         "restored": running.restored(),
+        "changed": running.changed(),
     })
 }

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use serde_json::Value;
 use tokio::{
     process::Child,
     sync::{Notify, watch},
@@ -18,6 +19,7 @@ use super::{
     watchdog::Care,
 };
 use crate::process::{
+    disk::Disk,
     drive::{self, Bounds, Ended, pump},
     spawn::Group,
 };
@@ -27,6 +29,9 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// Most paths of which a command's report says that they were taken back.
 const SHOWN: usize = 20;
+
+/// A look at what a command changed, once it has ended. Blocks.
+pub(super) type After = Box<dyn FnOnce() -> Value + Send>;
 
 /// The end of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,11 +62,13 @@ pub(super) struct Running {
     pub(super) enforced: Option<Enforced>,
     /// The changes that the sandbox took back, for the model; set before the end.
     restored: OnceLock<String>,
+    /// The places that it changed, for programs; set before the end.
+    changed: OnceLock<Value>,
 }
 
 impl Running {
     /// Watches over what was started, which ends after `limit` at the latest.
-    pub(super) fn new(started: Started, limit: Duration) -> Arc<Self> {
+    pub(super) fn new(started: Started, limit: Duration, disk: Disk, after: Option<After>) -> Arc<Self> {
         let Started { child, group, enforced, care } = started;
         let running = Arc::new(Self {
             streams: Mutex::default(),
@@ -71,14 +78,21 @@ impl Running {
             started: Instant::now(),
             enforced,
             restored: OnceLock::new(),
+            changed: OnceLock::new(),
         });
-        tokio::spawn(drive(child, Arc::clone(&running), limit, care));
+        let bounds = Bounds { time: limit, grace: GRACE, disk: Some(disk) };
+        tokio::spawn(drive(child, Arc::clone(&running), bounds, (care, after)));
         running
     }
 
     /// Returns what the sandbox took back of the command's changes, once it has ended.
     pub(super) fn restored(&self) -> Option<&str> {
         self.restored.get().map(String::as_str)
+    }
+
+    /// Returns the places that it changed, once it has ended, if they are looked at.
+    pub(super) fn changed(&self) -> Option<&Value> {
+        self.changed.get()
     }
 
     /// Returns its end, once it has ended.
@@ -154,7 +168,12 @@ impl Drop for KillOnDrop {
     }
 }
 
-async fn drive(mut child: Child, running: Arc<Running>, limit: Duration, care: Care) {
+async fn drive(
+    mut child: Child,
+    running: Arc<Running>,
+    bounds: Bounds,
+    (care, after): (Care, Option<After>),
+) {
     // Its care ends once nothing of it is left, however that comes.
     let _care = care;
     let _guard = KillOnDrop(Arc::clone(&running));
@@ -165,7 +184,6 @@ async fn drive(mut child: Child, running: Arc<Running>, limit: Duration, care: C
             pump(err, |bytes| running.streams().err.feed(bytes)),
         );
     };
-    let bounds = Bounds { time: limit, grace: GRACE };
     let Ended { status, aborted } = drive::drive(child, &running.group, &running.stop, bounds, pumps).await;
     {
         let mut streams = running.streams();
@@ -174,6 +192,11 @@ async fn drive(mut child: Child, running: Arc<Running>, limit: Duration, care: C
     }
     if let Some(text) = restored(running.enforced.as_ref()).await {
         let _ = running.restored.set(text);
+    }
+    if let Some(after) = after
+        && let Ok(changed) = tokio::task::spawn_blocking(after).await
+    {
+        let _ = running.changed.set(changed);
     }
     let (code, signal) = status.map_or((None, None), |status| (status.code(), signal_of(status)));
     let (took, at) = (running.started.elapsed(), Instant::now());

@@ -215,13 +215,11 @@ async fn attack_22_no_process_that_left_its_group_goes_on() {
             tokio::process::Command::new("sleep").arg("1000").kill_on_drop(true).spawn().unwrap();
         let daemon =
             "trap '' TERM HUP INT; echo $$ > pid.$1; while :; do echo evil > .git/hooks/new; : & done";
-        let script = format!(
-            "for i in {{1..8}}; do setsid -f /bin/bash -c \"$DAEMON\" daemon $i </dev/null >/dev/null 2>&1; done
-            until [ -s pid.1 ] && [ -s pid.8 ]; do :; done"
-        );
+        let script = "for i in {1..8}; do setsid -f /bin/bash -c \"$DAEMON\" daemon $i </dev/null >/dev/null 2>&1; done
+            until [ -s pid.1 ] && [ -s pid.8 ]; do :; done";
         for sandbox in [place.write(backend), place.write(backend).processes(10_000)] {
             let (mut child, enforced) = sandbox
-                .spawn("/bin/bash", |command| command.arg("-c").arg(&script).env("DAEMON", daemon))
+                .spawn("/bin/bash", |command| command.arg("-c").arg(script).env("DAEMON", daemon))
                 .await
                 .unwrap();
             child.wait().await.unwrap();
@@ -242,12 +240,15 @@ async fn attack_22_no_process_that_left_its_group_goes_on() {
     }
 }
 
+/// Makes a workspace whose repository lies elsewhere in it.
+type Make = fn(&Path);
+
 #[tokio::test]
 async fn attack_22_a_directory_of_git_elsewhere_is_protected_too() {
     let evil = "for d in $STORE; do mkdir -p $d/hooks; echo evil > $d/hooks/pre-commit; echo evil > $d/config; \
         echo blob > $d/objects/blob; done; true";
     for backend in backends().await {
-        let make: [(&str, fn(&Path)); 4] = [
+        let make: [(&str, Make); 4] = [
             ("store/repo", |root| {
                 repository(&root.join("store/repo"));
                 fs::write(root.join(".git"), "gitdir: ./store/../store/repo\n").unwrap();

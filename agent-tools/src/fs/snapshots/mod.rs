@@ -19,7 +19,9 @@ use entourage_core::{
 };
 
 use super::{rules::Rules, workspace::Workspace};
-use scan::{Found, Known, link, mode, scan, too_large};
+#[cfg_attr(not(feature = "shell"), allow(unused_imports, reason = "the shell lists changes"))]
+pub(super) use scan::{Found, scan};
+use scan::{Known, link, mode, too_large};
 use store::{Folder, Keeping, Of, Store};
 use tree::{Entry, Tree};
 

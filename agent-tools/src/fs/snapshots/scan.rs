@@ -32,7 +32,7 @@ pub(super) struct Known(HashMap<PathBuf, (Stamp, Content)>);
 
 /// An entry on the disk.
 #[derive(Debug)]
-pub(super) enum Found {
+pub(in crate::fs) enum Found {
     Dir(u32),
     File(Metadata),
     Link,
@@ -42,7 +42,7 @@ pub(super) enum Found {
 /// Calls `visit` for each place below the root that is not ignored, a directory before what is in it. No link is
 /// followed, and `.git` is no part of the tree. `rules_of` gives the rules of a directory, from those above it and a
 /// test for the names in it.
-pub(super) fn scan(
+pub(in crate::fs) fn scan(
     workspace: &Workspace,
     mut rules_of: impl FnMut(&Path, Option<Arc<Rules>>, &dyn Fn(&str) -> bool) -> io::Result<Arc<Rules>>,
     mut visit: impl FnMut(&Path, Found, &Dir) -> io::Result<()>,

@@ -12,8 +12,8 @@ use super::tree::{self, Found, is_plain};
 /// Most bytes of a file that names a directory of Git.
 const NAMED: u64 = 4_096;
 
-/// Finds the directories that `.git` names: as a link, as a file with `gitdir:`, by its `commondir`, or several of these
-/// in a row.
+/// Finds the directories that `.git` names: as a link, as a file with `gitdir:`, by its `commondir`, or several of
+/// these in a row.
 pub(super) fn elsewhere(root: &Path, opened: &OwnedFd) -> Vec<PathBuf> {
     let git = Path::new(".git");
     let first = match tree::look(opened, git) {

@@ -46,3 +46,8 @@ pub mod sandbox {}
 ///
 #[cfg_attr(not(doctest), doc = include_str!("../docs/sessions.md"))]
 pub mod sessions {}
+
+/// Tools of your own: previews, footprints, progress, files, and the suite that each passes.
+///
+#[cfg_attr(not(doctest), doc = include_str!("../docs/tools.md"))]
+pub mod tools {}

@@ -25,3 +25,7 @@ mod sandbox {}
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/sessions.md")]
 mod sessions {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/tools.md")]
+mod tools {}

@@ -27,6 +27,7 @@ pub(super) struct Keeper;
 impl Keeper {
     pub(super) fn end_all(&self) {}
 
+    #[cfg(feature = "shell")]
     pub(super) fn order_end(&self) {}
 }
 

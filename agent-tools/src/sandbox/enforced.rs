@@ -117,6 +117,7 @@ impl Enforced {
     }
 
     /// Kills what is left of the command, without waiting for its end.
+    #[cfg(feature = "shell")]
     pub(crate) fn order_end(&self) {
         if let Some(keeper) = &self.keeper {
             keeper.order_end();

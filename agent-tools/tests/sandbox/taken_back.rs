@@ -92,6 +92,7 @@ async fn attack_22_no_size_number_depth_name_or_permission_keeps_a_change() {
             mkdir -p .git/sequencer .git/rebase-apply; echo evil > .git/sequencer/todo",
         "touch .git/modules/HEAD; mkdir .git/modules/objects; mkdir .git/modules/hooks; echo x > .git/modules/hooks/x",
         "mv .git g; mkdir .git; cp -r g/hooks .git; echo evil > .git/hooks/x; cp -r g/objects g/refs g/HEAD .git",
+        "ln .git/hooks/pre-push p; ln .git/config c",
         "ln .git/hooks/pre-push p; echo evil >> p; printf 'a\\033[2Jb' > $'.git/hooks/\\033[2J'",
     ];
     for backend in backends().await {
@@ -101,6 +102,7 @@ async fn attack_22_no_size_number_depth_name_or_permission_keeps_a_change() {
             repository(&git);
             let before = tree(&git);
             let root = fs::metadata(place.root()).unwrap().mode();
+            let names = |name: &str| fs::metadata(git.join(name)).unwrap().nlink();
             let ran = place.run(&place.write(backend), &format!("( {script} ) 2>/dev/null; echo end")).await;
             assert_eq!(ran.out, "end", "{backend:?} {script}");
             fs::set_permissions(place.root(), PermissionsExt::from_mode(root)).unwrap();
@@ -115,6 +117,7 @@ async fn attack_22_no_size_number_depth_name_or_permission_keeps_a_change() {
                 .take(5)
                 .collect();
             assert!(differ.is_empty(), "{backend:?} {script}: {differ:?} {:?}", ran.changed);
+            assert_eq!((names("config"), names("hooks/pre-push")), (1, 1), "{backend:?} {script}");
             assert!(ran.changed.len() < 40, "{backend:?} {script}: {:?}", ran.changed);
             assert_eq!(fs::read_dir(place.outside.path()).unwrap().count(), 1);
         }

@@ -43,15 +43,17 @@ impl Keeper {
     }
 
     /// Kills all processes of the domain soon.
+    #[cfg(feature = "shell")]
     pub(in crate::sandbox) fn order_end(&self) {
         let _ = self.0.send(sync_channel(1).0);
     }
 }
 
 impl Kept {
-    /// Serves until nobody can ask any more. It runs on the thread that took the rules on itself.
+    /// Serves once, or until nobody can ask any more. It runs on the thread that took the rules on itself: after the
+    /// end nothing is left in its domain that could begin anew.
     pub(super) fn serve(self) {
-        while let Ok(done) = self.0.recv() {
+        if let Ok(done) = self.0.recv() {
             end_all();
             let _ = done.try_send(());
         }

@@ -156,11 +156,13 @@ impl<'a> Restore<'a> {
         let Some((kind, mode, size)) = is else { return Ok(false) };
         Ok(match was {
             Kept::Directory { .. } => kind == FileType::Directory,
-            Kept::File { content, mode: before } => {
+            Kept::File { content, mode: before, names } => {
                 let length = content.len() as u64;
                 kind == FileType::RegularFile
                     && (mode, size) == (*before, length)
                     && tree::content(self.root, at, length)? == *content
+                    // What has fewer than before is as safe as it was.
+                    && tree::names_of(self.root, at)? <= *names
             }
             Kept::Link(target) => kind == FileType::Symlink && tree::link(self.root, at)? == *target,
             Kept::Other => ![FileType::Directory, FileType::RegularFile, FileType::Symlink].contains(&kind),
@@ -240,7 +242,7 @@ impl<'a> Restore<'a> {
         match kept {
             Kept::Directory { .. } => Ok(rustix::fs::mkdirat(self.root, place, Mode::RWXU)?),
             Kept::Link(target) => Ok(rustix::fs::symlinkat(target, self.root, place)?),
-            Kept::File { content, mode } => {
+            Kept::File { content, mode, .. } => {
                 let flags =
                     OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 let made = rustix::fs::openat(self.root, place, flags, Mode::RUSR | Mode::WUSR)?;
@@ -385,7 +387,7 @@ mod tests {
         let mode = |kept: &Kept| if let Kept::Directory { mode, .. } = kept { Some(*mode) } else { None };
         let changed = before.iter().filter(|(at, was)| {
             let is = after.get(*at);
-            is != Some(*was) && (mode(was).is_none() || is.and_then(mode) != mode(was))
+            !is_same(is, was) && (mode(was).is_none() || is.and_then(mode) != mode(was))
         });
         let new = after.keys().filter(|at| !before.contains_key(*at)).filter(|at| {
             let above = at.ancestors().find_map(|above| before.get(above).map(|kept| (above, kept)));
@@ -398,6 +400,17 @@ mod tests {
             }
         });
         changed.map(|(at, _)| at).chain(new).cloned().collect()
+    }
+
+    /// True for the same content; a file may have lost a name that was not protected.
+    fn is_same(is: Option<&Kept>, was: &Kept) -> bool {
+        match (is, was) {
+            (
+                Some(Kept::File { content, mode, names }),
+                Kept::File { content: before, mode: mode_before, names: most },
+            ) => (content, mode) == (before, mode_before) && names <= most,
+            (is, was) => is == Some(was),
+        }
     }
 
     proptest! {

@@ -27,6 +27,8 @@ pub(super) enum Kept {
     File {
         content: Vec<u8>,
         mode: u32,
+        /// Number of its names: by another one its content could be changed later.
+        names: u64,
     },
     Link(PathBuf),
     Other,
@@ -133,6 +135,14 @@ pub(super) fn stat(root: &OwnedFd, path: &Path) -> io::Result<Option<(FileType, 
     }
 }
 
+/// The number of names that a file has.
+pub(super) fn names_of(root: &OwnedFd, path: &Path) -> io::Result<u64> {
+    let (parent, name) = parent(root, path)?;
+    let found = rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    #[allow(clippy::useless_conversion, reason = "its type differs between architectures")]
+    Ok(u64::from(found.st_nlink))
+}
+
 pub(super) fn look(root: &OwnedFd, path: &Path) -> io::Result<Found> {
     Ok(match stat(root, path)? {
         None => Found::Nothing,
@@ -170,7 +180,7 @@ pub(super) fn read(root: &OwnedFd, path: &Path, is_git: bool, bounds: &mut Bound
                 if bounds.bytes == 0 {
                     return Err(Bounds::spent(&at));
                 }
-                Kept::File { content, mode }
+                Kept::File { content, mode, names: names_of(root, &at).map_err(shown)? }
             }
             FileType::Symlink => Kept::Link(link(root, &at).map_err(shown)?),
             _ => Kept::Other,

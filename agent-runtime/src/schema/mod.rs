@@ -12,6 +12,7 @@
 
 mod doubled;
 mod misfit;
+mod plain;
 mod whole;
 mod words;
 
@@ -21,6 +22,7 @@ use serde_json::{Map, Number, Value};
 
 pub use doubled::doubled;
 use misfit::Misfit;
+use plain::plainly_follows;
 pub use whole::whole_numbers;
 use words::{described, listed, named, short, shown};
 
@@ -40,6 +42,9 @@ pub fn follows(schema: &Value, value: &Value) -> bool {
 /// The first problems of `value`, at most eight: each with its place, what should be there and what is; `None` when the
 /// value follows `schema`.
 pub fn problems(schema: &Value, value: &Value) -> Option<String> {
+    if plainly_follows(schema, value) {
+        return None;
+    }
     let mut checker = Checker::new(schema);
     if checker.measure(schema, value).fits() {
         return None;

@@ -14,6 +14,8 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[cfg(all(feature = "sandbox", target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod address;
 #[cfg(feature = "fs")]
 pub mod fs;
 #[cfg(feature = "grants")]

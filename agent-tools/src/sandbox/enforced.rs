@@ -40,8 +40,11 @@ pub struct Enforced {
     /// The command's private directory for temporary files. It is removed with the last clone of the sandbox and of
     /// this value.
     pub temp: PathBuf,
-    /// True if the command may use the network.
+    /// True if the command may use the network without limits.
     pub network: bool,
+    /// Hosts that the command reaches through a proxy, and no others. Empty where there is none.
+    #[serde(default)]
+    pub hosts: Vec<String>,
     /// True if the command may open sockets of the family `AF_UNIX`.
     pub unix_sockets: bool,
     /// True if the command cannot signal processes outside of the sandbox. Then [`restore`](Enforced::restore) also

@@ -1,13 +1,14 @@
 //! [`Sandbox`]: the levels and their settings.
 
 use std::{
+    collections::BTreeSet,
     ffi::OsStr,
     fmt,
     path::{Component, Path, PathBuf},
     sync::Arc,
 };
 
-use entourage_core::{Error, ErrorKind};
+use entourage_core::{Error, ErrorKind, permission::Scope};
 use tokio::{
     process::{Child, Command},
     sync::OnceCell,
@@ -83,7 +84,7 @@ pub(super) struct Settings {
     pub(super) memory: Option<u64>,
     pub(super) processes: Option<u64>,
     pub(super) file_size: Option<u64>,
-    pub(super) network: bool,
+    pub(super) network: Network,
     pub(super) unix_sockets: bool,
     pub(super) backend: Backend,
     pub(super) best_effort: bool,
@@ -96,6 +97,22 @@ pub(super) enum Level {
     ReadOnly(PathBuf),
     WorkspaceWrite(PathBuf),
     Full,
+}
+
+/// What a command reaches of the network.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Network {
+    None,
+    /// The hosts of a scope.
+    Hosts(Scope),
+    All,
+}
+
+impl Network {
+    pub(super) fn hosts(&self) -> Vec<String> {
+        let Self::Hosts(scope) = self else { return Vec::new() };
+        scope.hosts().into_iter().flatten().cloned().collect()
+    }
 }
 
 impl Level {
@@ -149,7 +166,7 @@ impl Sandbox {
             memory: None,
             processes: None,
             file_size: None,
-            network: false,
+            network: Network::None,
             unix_sockets: false,
             backend: Backend::Any,
             best_effort: false,
@@ -226,10 +243,32 @@ impl Sandbox {
     }
 
     /// Allows or refuses the network, which is refused by default. It allows all hosts, this machine's services among
-    /// them; raw sockets stay refused.
+    /// them; raw sockets stay refused. Replaces what [`hosts`](Sandbox::hosts) allowed.
     #[must_use]
     pub fn network(self, allowed: bool) -> Self {
-        self.with(|settings| settings.network = allowed)
+        let network = if allowed { Network::All } else { Network::None };
+        self.with(|settings| settings.network = network)
+    }
+
+    /// Allows these hosts and no others: names, addresses, or `*.a.example` for all names below `a.example`. Replaces
+    /// what [`network`](Sandbox::network) allowed.
+    ///
+    /// # Contract
+    /// - The command has a network of its own, and in it a proxy of this program at `127.0.0.1:3128`, for as long as
+    ///   its first process runs. `http_proxy`, `https_proxy` and `all_proxy` name it, in capitals too, unless `set`
+    ///   changes this. What does not use the proxy reaches nothing; UDP, among it the lookup of names, is out of reach.
+    /// - The proxy takes `CONNECT` to any port and requests for `http://`, at most 128 at a time. The host is looked up
+    ///   once, and all its addresses must belong to the internet or be allowed themselves: not those of this machine,
+    ///   of private networks, or of a cloud's metadata service. What is refused gets a 403 that says why.
+    /// - The proxy does not read what goes through a tunnel: one to a host that serves others as well can reach these.
+    /// - It needs bubblewrap, and `/usr/bin/perl` or `/usr/bin/python3` for the start of each command; without them
+    ///   [`spawn`](Sandbox::spawn) is an error of the kind [`Unsupported`](ErrorKind::Unsupported).
+    #[must_use]
+    pub fn hosts<S: AsRef<str>>(self, hosts: impl IntoIterator<Item = S>) -> Self {
+        let scope = Scope::all().with_hosts(hosts);
+        let none = scope.hosts().is_none_or(BTreeSet::is_empty);
+        let network = if none { Network::None } else { Network::Hosts(scope) };
+        self.with(|settings| settings.network = network)
     }
 
     /// Allows or refuses sockets of the family `AF_UNIX`, which are refused by default; pairs of connected sockets are

@@ -10,6 +10,7 @@
 )]
 
 mod files;
+mod hosts;
 mod network;
 mod processes;
 mod protected;

@@ -9,8 +9,11 @@ use std::{
 
 use entourage_core::{Error, ErrorKind};
 
-use super::places::{self, Closed, Open};
-use crate::sandbox::settings::{Level, Settings};
+use super::{
+    listener::OPENERS,
+    places::{self, Closed, Open},
+};
+use crate::sandbox::settings::{Level, Network, Settings};
 
 /// The most bytes of what `bwrap` says that an error repeats.
 const SAID: usize = 300;
@@ -20,6 +23,8 @@ const SAID: usize = 300;
 pub(super) struct Bubblewrap {
     pub(super) program: PathBuf,
     pub(super) arguments: Vec<OsString>,
+    /// The beginning of each command, where it needs a listener.
+    pub(super) opener: Vec<&'static str>,
     /// Places of `/etc` that are hidden.
     closed: Vec<Closed>,
 }
@@ -39,6 +44,27 @@ impl Bubblewrap {
         }
         made.0
     }
+
+    /// Runs a command under bubblewrap that has to succeed.
+    fn tries(&self, command: &[&str]) -> Result<(), Error> {
+        let tried = Command::new(&self.program)
+            .args(&self.arguments)
+            .args(self.masks())
+            .arg("--")
+            .args(command)
+            .stdin(Stdio::null())
+            .current_dir("/")
+            .output()
+            .map_err(|error| unsupported("bubblewrap does not start").caused_by(error))?;
+        if tried.status.success() {
+            return Ok(());
+        }
+        let said: String = String::from_utf8_lossy(&tried.stderr).chars().take(SAID).collect();
+        Err(unsupported(format!(
+            "bubblewrap does not work here: {}; allow user namespaces, or use another backend",
+            said.trim()
+        )))
+    }
 }
 
 /// Finds bubblewrap and tries it.
@@ -55,23 +81,18 @@ pub(super) fn find(settings: &Settings, temp: &Path) -> Result<Bubblewrap, Error
         )));
     }
     let closed = if settings.level == Level::Full { Vec::new() } else { Open::etc().closed };
-    let found = Bubblewrap { arguments: arguments(settings, temp)?, program, closed };
-    let tried = Command::new(&found.program)
-        .args(&found.arguments)
-        .args(found.masks())
-        .args(["--", "/bin/sh", "-c", ":"])
-        .stdin(Stdio::null())
-        .current_dir("/")
-        .output()
-        .map_err(|error| unsupported("bubblewrap does not start").caused_by(error))?;
-    if tried.status.success() {
-        return Ok(found);
+    let mut found = Bubblewrap { arguments: arguments(settings, temp)?, opener: Vec::new(), program, closed };
+    found.tries(&["/bin/sh", "-c", ":"])?;
+    if let Network::Hosts(_) = settings.network {
+        let opener = OPENERS
+            .iter()
+            .find(|opener| found.tries(&[opener.program, &[opener.trial]].concat()).is_ok())
+            .ok_or_else(|| {
+                unsupported("`hosts` of a sandbox need /usr/bin/perl or /usr/bin/python3; install one")
+            })?;
+        found.opener = [opener.program, &[opener.script]].concat();
     }
-    let said: String = String::from_utf8_lossy(&tried.stderr).chars().take(SAID).collect();
-    Err(unsupported(format!(
-        "bubblewrap does not work here: {}; allow user namespaces, or use another backend",
-        said.trim()
-    )))
+    Ok(found)
 }
 
 fn unsupported(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
@@ -99,7 +120,7 @@ fn arguments(settings: &Settings, temp: &Path) -> Result<Vec<OsString>, Error> {
     // Without `--new-session`: until the process in the name space dies with its parent, it is ended by its group. The
     // filter refuses typing into the terminal.
     made.flags(&["--unshare-all", "--die-with-parent", "--cap-drop", "ALL"]);
-    if settings.network {
+    if settings.network == Network::All {
         made.flags(&["--share-net"]);
     }
     let Some(root) = settings.level.root() else {
@@ -117,7 +138,7 @@ fn arguments(settings: &Settings, temp: &Path) -> Result<Vec<OsString>, Error> {
     // Mounts of all places that are open take tens of milliseconds; there are fewer closed ones.
     made.bind("--ro-bind-try", Path::new("/etc"));
     places::MACHINE.iter().for_each(|path| made.bind("--ro-bind-try", Path::new(path)));
-    if settings.network {
+    if settings.network == Network::All {
         places::resolver().for_each(|path| made.bind("--ro-bind-try", &path));
     }
     made.flags(&["--proc", "/proc", "--dev", "/dev"]);

@@ -10,7 +10,7 @@ use landlock::{
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use super::places::{self, Open};
-use crate::sandbox::settings::{Level, Settings};
+use crate::sandbox::settings::{Level, Network, Settings};
 
 /// The newest interface that was tested here. Rights of newer ones stay as they are.
 const TESTED: ABI = ABI::V7;
@@ -34,6 +34,11 @@ pub(super) struct Held {
 
 /// The rules of a sandbox. Without `best_effort`, a kernel that lacks a part of them is an error.
 pub(super) fn rules(settings: &Settings, temp: &Path) -> Result<RulesetCreated, Error> {
+    if let Network::Hosts(_) = settings.network {
+        let message =
+            "Landlock cannot keep commands to some hosts; install bubblewrap for that, or leave out `hosts`";
+        return Err(Error::new(ErrorKind::Unsupported, message).during("sandbox.prepare"));
+    }
     let level = if settings.best_effort { CompatLevel::BestEffort } else { CompatLevel::HardRequirement };
     let missing = |error: landlock::RulesetError| {
         let hint = if settings.best_effort {
@@ -46,7 +51,7 @@ pub(super) fn rules(settings: &Settings, temp: &Path) -> Result<RulesetCreated, 
     };
     let mut ruleset =
         Ruleset::default().set_compatibility(level).scope(Scope::from_all(TESTED)).map_err(missing)?;
-    if !settings.network {
+    if settings.network == Network::None {
         ruleset = ruleset.handle_access(AccessNet::from_all(TESTED)).map_err(missing)?;
     }
     let Some(root) = settings.level.root() else { return ruleset.create().map_err(missing) };
@@ -82,7 +87,7 @@ fn grants(settings: &Settings, root: &Path, temp: &Path) -> Vec<(PathBuf, BitFla
     grants.extend(Open::etc().paths.into_iter().map(|path| (path, read, false)));
     grants.push((PathBuf::from("/etc"), list, false));
     grants.extend(places::DEVICES.iter().map(|path| (PathBuf::from(path), device, false)));
-    if settings.network {
+    if settings.network == Network::All {
         grants.extend(places::resolver().map(|path| (path, read, false)));
     }
     let at_root = if matches!(settings.level, Level::WorkspaceWrite(_)) { write } else { read };

@@ -9,7 +9,9 @@ mod git;
 mod keeper;
 mod landlock;
 mod limits;
+mod listener;
 mod places;
+mod proxy;
 mod restore;
 mod tree;
 mod watch;
@@ -43,7 +45,7 @@ use self::{
 };
 use super::{
     Backend, Enforced,
-    settings::{Level, Settings},
+    settings::{Level, Network, Settings},
 };
 
 pub(super) use self::{keeper::Keeper, watch::Watch};
@@ -85,8 +87,8 @@ impl Prepared {
         let confinement = choose(settings, temp.path())?;
         // Bubblewrap gives the command memory to share of its own.
         let memory = settings.unix_sockets || matches!(confinement, Confinement::Bubblewrap(_));
-        let filter =
-            filter::program(Open { network: settings.network, unix: settings.unix_sockets, memory })?;
+        let network = settings.network != Network::None;
+        let filter = filter::program(Open { network, unix: settings.unix_sockets, memory })?;
         let flags = rustix::fs::MemfdFlags::CLOEXEC;
         let mut filter_file = File::from(
             rustix::fs::memfd_create("sandbox-filter", flags).map_err(|error| unusable(error.into()))?,
@@ -139,7 +141,7 @@ impl Prepared {
                 if let (Some(plan), Some(root)) = (plan, settings.level.root()) {
                     command.args(bubblewrap::protect(root, &plan.mounted, &plan.masked));
                 }
-                command.arg("--").arg(program);
+                command.arg("--").args(&found.opener).arg(program);
                 (command, true)
             }
         }
@@ -191,24 +193,29 @@ pub(super) async fn spawn(
     if let Some(path) = &prepared.path {
         command.env("PATH", path);
     }
+    if matches!(settings.network, Network::Hosts(_)) {
+        proxy::announce(&mut command);
+    }
     let _ = set(&mut command);
     if indirect {
         limits::check_variables(&command)?;
     }
     let enforced = enforced(settings, prepared, plan);
     let (handle, prepared) = (Handle::current(), Arc::clone(prepared));
-    let best_effort = settings.best_effort;
+    let (best_effort, network) = (settings.best_effort, settings.network.clone());
     let (sender, receiver) = oneshot::channel();
     on_thread(move || {
         let mut started = Started { child: None, enforced: None };
         let result = start(enforced, &mut started, &mut command, &prepared, &handle, best_effort);
+        let result = result.and_then(|()| open(network, &mut started, &handle));
         let kept = started.keep();
         // Bubblewrap ends with the thread that started it, and takes its filter from this program.
         let is_bubblewrap = matches!(prepared.confinement, Confinement::Bubblewrap(_));
         let alive = started.watcher().filter(|_| is_bubblewrap);
         // A confined thread could not remove the private directory, so it must not be the last that has it.
         let _kept_open = is_bubblewrap.then_some(prepared);
-        drop(sender.send(result.map(|()| started)));
+        let (result, _proxy) = result.map_or_else(|error| (Err(error), None), |proxy| (Ok(started), proxy));
+        drop(sender.send(result));
         if let Some(kept) = kept {
             kept.serve();
         }
@@ -260,7 +267,8 @@ fn enforced(settings: &Settings, prepared: &Arc<Prepared>, plan: Option<Plan>) -
         level: settings.level.name().to_owned(),
         root: settings.level.root().map(Path::to_owned),
         temp: prepared.temp.path().to_owned(),
-        network: settings.network,
+        network: settings.network == Network::All,
+        hosts: settings.network.hosts(),
         unix_sockets: settings.unix_sockets,
         signals_confined: bubblewrap,
         metadata_confined: bubblewrap && settings.level != Level::Full,
@@ -316,6 +324,13 @@ fn start(
     })?;
     started.child = Some(child);
     Ok(())
+}
+
+/// Gives a command whose network is limited to some hosts its way to them.
+fn open(network: Network, started: &mut Started, handle: &Handle) -> Result<Option<proxy::Proxy>, Error> {
+    let (Network::Hosts(scope), Some(child)) = (network, &mut started.child) else { return Ok(None) };
+    let _entered = handle.enter();
+    proxy::serve(listener::take(child)?, scope).map(Some)
 }
 
 /// A command on its way to the caller. If it does not arrive, it is killed.

@@ -1,0 +1,173 @@
+//! The listener for a command that reaches hosts through the proxy. It lies in the command's own network, where this
+//! program cannot open one: an interpreter opens it there, this program takes a copy of its descriptor, and only then
+//! the interpreter becomes the command.
+
+use std::{
+    fs,
+    io::Write,
+    net::{Ipv4Addr, SocketAddr, TcpListener},
+    thread,
+    time::{Duration, Instant},
+};
+
+use entourage_core::{Error, ErrorKind};
+use rustix::process::{PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+use tokio::process::Child;
+
+/// The port of the proxy in the command's network.
+pub(super) const PORT: u16 = 3_128;
+
+/// Time in which the interpreter has to open the listener, and between two looks.
+const PATIENCE: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// Descriptors among which the listener is looked for.
+const DESCRIPTORS: std::ops::Range<i32> = 3..64;
+
+/// An interpreter that opens the listener, connects to it, waits for one byte, and becomes the command that follows.
+#[derive(Debug)]
+pub(super) struct Opener {
+    /// The program and its options.
+    pub(super) program: &'static [&'static str],
+    pub(super) script: &'static str,
+    /// A script that tells by its exit code if the interpreter has what it needs.
+    pub(super) trial: &'static str,
+}
+
+pub(super) const OPENERS: [Opener; 2] = [
+    Opener {
+        program: &["/usr/bin/perl", "-MSocket", "-e"],
+        script: "socket(L,AF_INET,SOCK_STREAM,0)&&setsockopt(L,SOL_SOCKET,SO_REUSEADDR,1)\
+            &&bind(L,$a=pack_sockaddr_in(3128,INADDR_LOOPBACK))&&listen(L,128)\
+            &&socket(C,AF_INET,SOCK_STREAM,0)&&connect(C,$a)&&sysread(C,$b,1)\
+            or print(STDERR \"sandbox: no listener for the proxy: $!\\n\"),exit 1;\
+            exec{$ARGV[0]}@ARGV;print STDERR \"sandbox: $ARGV[0] cannot be started: $!\\n\";exit 1",
+        trial: "1",
+    },
+    Opener {
+        program: &["/usr/bin/python3", "-I", "-S", "-c"],
+        script: "import os,signal,socket,sys\n\
+            a=('127.0.0.1',3128)\n\
+            l=socket.socket();l.setsockopt(socket.SOL_SOCKET,socket.SO_REUSEADDR,1);l.bind(a);l.listen(128)\n\
+            c=socket.socket();c.connect(a);c.recv(1) or sys.exit('sandbox: no listener for the proxy')\n\
+            [signal.signal(s,signal.SIG_DFL) for s in (signal.SIGPIPE,signal.SIGXFSZ)]\n\
+            try:os.execvp(sys.argv[1],sys.argv[1:])\n\
+            except OSError as e:sys.exit(f'sandbox: {sys.argv[1]} cannot be started: {e}')",
+        trial: "import os,signal,socket",
+    },
+];
+
+/// Takes the listener that the interpreter below `child` opened, and lets it become the command. Blocks.
+pub(super) fn take(child: &mut Child) -> Result<TcpListener, Error> {
+    let began = Instant::now();
+    let root = child.id();
+    let mut refused = None;
+    while began.elapsed() < PATIENCE {
+        for id in root.into_iter().flat_map(descendants) {
+            match listener_of(id) {
+                Ok(Some(listener)) => return Ok(listener),
+                Ok(None) => {}
+                Err(error) => refused = Some(error),
+            }
+        }
+        if child.try_wait().map_or(true, |ended| ended.is_some()) {
+            return Err(failed("the command ended before its proxy was ready; its errors say why", refused));
+        }
+        thread::sleep(PAUSE);
+    }
+    Err(failed(
+        "the proxy of the sandbox could not be set up; allow this program `pidfd_getfd` on its children, or leave out \
+         `hosts`",
+        refused,
+    ))
+}
+
+fn failed(message: &'static str, refused: Option<rustix::io::Errno>) -> Error {
+    let error = Error::new(ErrorKind::Unsupported, message).during("sandbox.spawn");
+    match refused {
+        Some(refused) => error.caused_by(std::io::Error::from(refused)),
+        None => error,
+    }
+}
+
+/// The processes below `id`, as far as they can be seen.
+fn descendants(id: u32) -> Vec<u32> {
+    let mut found = vec![id];
+    let mut next = 0;
+    while let Some(id) = found.get(next) {
+        let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
+        found.extend(children.split_whitespace().filter_map(|child| child.parse::<u32>().ok()));
+        next += 1;
+    }
+    found.split_off(1)
+}
+
+/// A copy of the listener that a process opened, once the process has connected to it.
+fn listener_of(id: u32) -> rustix::io::Result<Option<TcpListener>> {
+    let Some(id) = super::pid(id) else { return Ok(None) };
+    let process = pidfd_open(id, PidfdFlags::empty())?;
+    for descriptor in DESCRIPTORS {
+        let copy = match pidfd_getfd(&process, descriptor, PidfdGetfdFlags::empty()) {
+            Ok(copy) => TcpListener::from(copy),
+            Err(rustix::io::Errno::BADF) => continue,
+            Err(error) => return Err(error),
+        };
+        let ours = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT));
+        if copy.local_addr().is_ok_and(|address| address == ours)
+            && copy.set_nonblocking(true).is_ok()
+            && let Ok((mut connected, _)) = copy.accept()
+            && connected.write_all(b"x").is_ok()
+        {
+            return Ok(Some(copy));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{path::Path, process::Stdio};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn each_interpreter_opens_a_listener_and_becomes_the_command() {
+        for opener in OPENERS {
+            let there = |program: &str| Path::new(program).exists();
+            let Some(bubblewrap) =
+                ["/usr/bin/bwrap", "/usr/local/bin/bwrap"].into_iter().find(|it| there(it))
+            else {
+                println!("SKIPPED: no bwrap");
+                return;
+            };
+            if !opener.program.first().is_some_and(|program| there(program)) {
+                println!("SKIPPED: no {:?}", opener.program);
+                continue;
+            }
+            let start = |command: &[&str]| {
+                let mut bare = tokio::process::Command::new(bubblewrap);
+                bare.args(["--unshare-all", "--die-with-parent", "--ro-bind", "/", "/", "--proc", "/proc"]);
+                bare.args(["--dev", "/dev", "--"]).args(opener.program).args(command);
+                bare.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+            };
+            assert!(start(&[opener.trial]).wait().await.unwrap().success(), "{opener:?}");
+            let mut child =
+                start(&[opener.script, "/bin/sh", "-c", "echo \"$0 $1\"; kill -PIPE $$", "a  b", "-c"]);
+            let (listener, child) =
+                tokio::task::spawn_blocking(move || (take(&mut child), child)).await.unwrap();
+            assert_eq!(listener.unwrap().local_addr().unwrap().port(), PORT);
+            let output = child.wait_with_output().await.unwrap();
+            assert_eq!(
+                (output.stdout.as_slice(), output.status.code()),
+                (&b"a  b -c\n"[..], Some(141)),
+                "{output:?}"
+            );
+            let mut child = start(&[opener.script, "/no/such/program"]);
+            let child =
+                tokio::task::spawn_blocking(move || take(&mut child).map(|_| child)).await.unwrap().unwrap();
+            let output = child.wait_with_output().await.unwrap();
+            assert_eq!(output.status.code(), Some(1), "{output:?}");
+            assert!(String::from_utf8_lossy(&output.stderr).contains("cannot be started"), "{output:?}");
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Commands that reach some hosts through the proxy, against servers of this machine.
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    net::{TcpListener, TcpStream},
+    thread,
+};
+
+use entourage_core::ErrorKind;
+
+use super::{Backend, Place, Sandbox, backends, has};
+
+/// A server that answers each connection with what it was sent, up to an empty line.
+fn server() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let answer = |stream: TcpStream| {
+        let mut reader = BufReader::new(stream);
+        let mut head = String::new();
+        while reader.read_line(&mut head).is_ok_and(|read| read > 2) {}
+        let mut stream = reader.into_inner();
+        let length = head.len();
+        let _ =
+            write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{head}");
+    };
+    thread::spawn(move || {
+        listener.incoming().flatten().for_each(|stream| drop(thread::spawn(move || answer(stream))));
+    });
+    port
+}
+
+/// The place and its sandbox with hosts, if this machine has all that it takes.
+async fn place(hosts: &[&str]) -> Option<(Place, Sandbox)> {
+    let there =
+        has("/usr/bin/perl") && has("/usr/bin/curl") && backends().await.contains(&Backend::Bubblewrap);
+    let place = Place::new();
+    let sandbox = place.write(Backend::Any).hosts(hosts);
+    there.then_some((place, sandbox))
+}
+
+/// A program of its own: sends a head to the proxy, byte for byte, and prints what comes back.
+fn raw(head: &str) -> String {
+    let head = head.replace('\r', "\\r").replace('\n', "\\n");
+    format!("exec 3<>/dev/tcp/127.0.0.1/3128; printf '{head}' >&3; timeout 5 cat <&3")
+}
+
+#[tokio::test]
+async fn commands_reach_the_hosts_of_their_sandbox_through_the_proxy() {
+    let Some((place, sandbox)) = place(&["127.0.0.1", "a.example"]).await else { return };
+    let port = server();
+    let ran = place.run(&sandbox, &format!("curl -sS --noproxy '' http://127.0.0.1:{port}/a?b=c#d")).await;
+    assert!(ran.out.starts_with("GET /a?b=c HTTP/1.1"), "{ran:?}");
+    assert!(ran.out.contains(&format!("Host: 127.0.0.1:{port}")), "{ran:?}");
+    assert!(!ran.out.to_lowercase().contains("proxy"), "{ran:?}");
+    let tunnel = format!("curl -sS --noproxy '' --proxytunnel http://127.0.0.1:{port}/through");
+    let ran = place.run(&sandbox, &tunnel).await;
+    assert!(ran.out.starts_with("GET /through HTTP/1.1"), "{ran:?}");
+    assert_eq!(ran.enforced.hosts, ["127.0.0.1", "a.example"]);
+    assert!(!ran.enforced.network, "{ran:?}");
+    assert_eq!(ran.enforced.backend, Backend::Bubblewrap);
+    // The variables name the proxy, and a body passes.
+    let body = format!("NO_PROXY= no_proxy= curl -sS -d @inside http://127.0.0.1:{port}/");
+    let ran = place.run(&sandbox, &body).await;
+    assert!(ran.out.starts_with("POST / HTTP/1.1") && ran.out.contains("Content-Length: 4"), "{ran:?}");
+}
+
+#[tokio::test]
+async fn attack_33_hosts_leave_no_way_beside_the_proxy() {
+    let Some((place, sandbox)) = place(&["a.example", "*.b.example"]).await else { return };
+    let port = server();
+    let get = "curl -sS -m 5 --noproxy '' -w '%{http_code}'";
+    let attempts = [
+        // Directly: to this machine, the internet, and name servers.
+        format!("curl -s -m 5 --noproxy '*' http://127.0.0.1:{port}/"),
+        format!("echo x > /dev/tcp/127.0.0.1/{port}"),
+        "timeout 5 bash -c 'echo x > /dev/tcp/1.1.1.1/53'".to_owned(),
+        "getent ahosts a.example".to_owned(),
+        // A network of its own has no other way out.
+        "/usr/bin/python3 -c 'import socket; s=socket.socket(socket.AF_INET,socket.SOCK_DGRAM); s.connect((\"1.1.1.1\",53))'".to_owned(),
+    ];
+    let none: [String; 0] = [];
+    assert_eq!(place.escapes(&sandbox, &attempts).await, none);
+    for target in [
+        format!("http://127.0.0.1:{port}/"),
+        format!("http://localhost:{port}/"),
+        format!("http://[::1]:{port}/"),
+        format!("http://2130706433:{port}/"),
+        format!("http://0x7f000001:{port}/"),
+        format!("http://127.1:{port}/"),
+        format!("http://[::ffff:127.0.0.1]:{port}/"),
+        "http://169.254.169.254/latest/meta-data/".to_owned(),
+        "http://b.example/".to_owned(),
+        "http://a.example.evil.example/".to_owned(),
+        "http://evila.example/".to_owned(),
+    ] {
+        for flag in ["", "--proxytunnel"] {
+            let ran = place.run(&sandbox, &format!("{get} {flag} '{target}'")).await;
+            let refused = ran.out.contains("403") || ran.err.contains("403") || ran.out.contains("400");
+            assert!(refused, "{target} {flag} {ran:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn attack_34_a_host_that_leads_to_this_machine_is_refused() {
+    let Some((place, sandbox)) = place(&["localhost"]).await else { return };
+    let port = server();
+    let script = raw(&format!("CONNECT localhost:{port} HTTP/1.1\r\n\r\n"));
+    let ran = place.run(&sandbox, &script).await;
+    assert!(ran.out.starts_with("HTTP/1.1 403") && ran.out.contains("list the address"), "{ran:?}");
+    let both = place.write(Backend::Any).hosts(["localhost", "127.0.0.1", "::1"]);
+    let ran = place.run(&both, &script.replace("timeout 5 cat", "head -1")).await;
+    assert!(ran.out.starts_with("HTTP/1.1 200"), "{ran:?}");
+}
+
+#[tokio::test]
+async fn the_proxy_refuses_what_it_cannot_read_and_goes_on() {
+    let Some((place, sandbox)) = place(&["127.0.0.1"]).await else { return };
+    let port = server();
+    let long = "x".repeat(20_000);
+    for (head, status) in [
+        ("GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".to_owned(), "400"),
+        ("GET https://127.0.0.1/ HTTP/1.1\r\n\r\n".to_owned(), "400"),
+        ("GET http:///x HTTP/1.1\r\n\r\n".to_owned(), "400"),
+        ("GET http://u:p@127.0.0.1/ HTTP/1.1\r\n\r\n".to_owned(), "400"),
+        ("GET http://127.0.0.1\\@a.example/ HTTP/1.1\r\n\r\n".replace('\\', "\\\\"), "400"),
+        ("CONNECT 127.0.0.1 HTTP/1.1\r\n\r\n".to_owned(), "400"),
+        ("CONNECT 127.0.0.1:0 HTTP/1.1\r\n\r\n".to_owned(), "400"),
+        ("CONNECT 127.0.0.1:99999 HTTP/1.1\r\n\r\n".to_owned(), "400"),
+        ("CONNECT [127.0.0.1:80 HTTP/1.1\r\n\r\n".to_owned(), "403"),
+        ("CONNECT 127.0.0.1:1 HTTP/1.1\r\n\r\n".to_owned(), "502"),
+        ("\u{1}\u{2}\r\n\r\n".to_owned(), "400"),
+        (format!("GET http://127.0.0.1/ HTTP/1.1\r\nX: {long}\r\n\r\n"), "431"),
+        (format!("GET http://127.0.0.1:{port}/\u{e9} HTTP/1.1\r\nHost: a.example\r\nTE: x\r\n\r\n"), "200"),
+    ] {
+        let ran = place.run(&sandbox, &raw(&head)).await;
+        let first = ran.out.lines().next().unwrap_or_default().to_owned();
+        assert_eq!(first.split(' ').nth(1), Some(status), "{head:?} {ran:?}");
+        assert!(!ran.out.contains("a.example\r"), "the client's Host does not pass: {ran:?}");
+    }
+}
+
+#[tokio::test]
+async fn hosts_need_bubblewrap_and_nothing_starts_without() {
+    let place = Place::new();
+    let sandbox = place.write(Backend::Landlock).hosts(["a.example"]);
+    let error = sandbox.spawn("/bin/touch", |command| command.arg("made")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.to_string().contains("bubblewrap"), "{error}");
+    assert!(!place.root().join("made").exists());
+    // None is the same as no network.
+    let none = place.write(Backend::Landlock).hosts::<&str>([]);
+    let ran = place.run(&none, "echo on").await;
+    assert_eq!((ran.out.as_str(), ran.enforced.hosts.len()), ("on", 0));
+}
+
+#[tokio::test]
+async fn a_command_with_hosts_begins_as_any_other() {
+    let Some((place, sandbox)) = place(&["a.example"]).await else { return };
+    let script = "ls -l /proc/self/fd | grep -c socket; kill -PIPE $BASHPID; echo not";
+    for sandbox in [&sandbox, &place.write(Backend::Bubblewrap)] {
+        let ran = place.run(sandbox, script).await;
+        assert_eq!((ran.out.as_str(), ran.code), ("0", Some(141)), "{ran:?}");
+    }
+    let (child, _) = sandbox
+        .spawn("/no/such/program", |command| command.stderr(std::process::Stdio::piped()))
+        .await
+        .unwrap();
+    let output = child.wait_with_output().await.unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(1) && said.contains("cannot be started"), "{said}");
+    // Several at a time have a network each.
+    let get = || place.run(&sandbox, "curl -sS -m 5 -o /dev/null -w '%{http_code}' http://b.example/");
+    let (one, other, third) = tokio::join!(get(), get(), get());
+    assert_eq!([one.out, other.out, third.out], ["403", "403", "403"]);
+}

@@ -697,6 +697,7 @@ async fn the_program_that_is_killed() {
 }
 
 /// The metadata of the newest result.
+#[allow(dead_code, reason = "not each set of features has a test that reads it")]
 async fn metadata(session: &Session) -> Value {
     let events = session.events(0, 1_000).await.unwrap();
     let finished = events.iter().map(|it| json!(it)).filter(|it| it.to_string().contains("exit_code"));

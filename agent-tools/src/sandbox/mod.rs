@@ -27,6 +27,10 @@ mod linux;
     allow(dead_code, reason = "settings are read where there is a sandbox")
 )]
 mod settings;
+#[cfg(feature = "shell")]
+mod within;
 
 pub use enforced::{Backend, Enforced};
 pub use settings::Sandbox;
+#[cfg(feature = "shell")]
+pub(crate) use within::Narrowed;

@@ -71,7 +71,7 @@ const PROTECTED: &[&str] = &[
 /// ```
 #[derive(Clone)]
 pub struct Sandbox {
-    settings: Settings,
+    pub(super) settings: Settings,
     prepared: Arc<OnceCell<Arc<linux::Prepared>>>,
 }
 

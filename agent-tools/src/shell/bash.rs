@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 
 use super::{
-    Shell, confine,
+    Shell,
+    confine::{self, Narrowed},
     judge::{FULL, judge},
     report, repository,
     running::{End, Running},
@@ -61,6 +62,7 @@ struct Arguments {
 pub(super) struct Bash {
     spec: ToolSpec,
     shell: Shell,
+    narrowed: Narrowed,
 }
 
 impl Bash {
@@ -71,7 +73,8 @@ impl Bash {
             .naming_subjects()
             .with_access_by_call()
             .with_timeout(LONGEST + GRACE);
-        Self { spec, shell }
+        let spec = if shell.settings.sandbox.is_some() { spec.confining() } else { spec };
+        Self { spec, shell, narrowed: Narrowed::default() }
     }
 }
 
@@ -107,6 +110,8 @@ impl Tool for Bash {
         let (looking, place) = (Arc::clone(settings), inside.clone());
         let dir = tokio::task::spawn_blocking(move || looking.resolved(&place)).await??;
 
+        let narrowed = |own| self.narrowed.of(own, cx.run().scope(), settings.root());
+        let sandbox = settings.sandbox.as_ref().map(narrowed).transpose().map_err(ToolError::tell)?;
         let look = settings.look.clone().filter(|_| !cx.footprint().access.is_read_only());
         let after = match look {
             Some(look) => Some(tokio::task::spawn_blocking(move || look()).await?),
@@ -114,16 +119,10 @@ impl Tool for Bash {
         };
         let only_reads = cx.footprint().access.is_read_only().then(|| settings.root());
         let vars = environment::scrubbed(std::env::vars_os(), &settings.added, only_reads);
-        let started = confine::start(
-            &self.shell.watchdog,
-            &settings.program,
-            settings.sandbox.as_ref(),
-            line,
-            &dir,
-            vars,
-        );
+        let started =
+            confine::start(&self.shell.watchdog, &settings.program, sandbox.as_ref(), line, &dir, vars);
         let started = started.await;
-        let running = match (started, &settings.sandbox) {
+        let running = match (started, &sandbox) {
             (Ok(started), _) => Running::new(started, settings.time_limit, settings.disk(), after),
             // No model can mend that, and without its sandbox nothing may run.
             (Err(error), Some(_)) => return Err(ToolError::Fatal(error)),

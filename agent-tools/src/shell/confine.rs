@@ -8,10 +8,10 @@ use tokio::process::{Child, Command};
 use super::watchdog::{self, Care, Watchdog};
 use crate::process::spawn::{Group, Program};
 #[cfg(feature = "sandbox")]
-pub(super) use crate::sandbox::{Enforced, Sandbox};
+pub(super) use crate::sandbox::{Enforced, Narrowed, Sandbox};
 
 #[cfg(not(feature = "sandbox"))]
-pub(super) use without::{Enforced, Sandbox};
+pub(super) use without::{Enforced, Narrowed, Sandbox};
 
 /// A child, its group, and what a sandbox holds for it.
 #[derive(Debug)]
@@ -62,9 +62,12 @@ pub(super) async fn start(
 /// Types of which no value exists: without the feature no shell has a sandbox.
 #[cfg(not(feature = "sandbox"))]
 mod without {
-    use std::{ffi::OsStr, path::PathBuf};
+    use std::{
+        ffi::OsStr,
+        path::{Path, PathBuf},
+    };
 
-    use entourage_core::Error;
+    use entourage_core::{Error, permission::Scope};
     use tokio::process::{Child, Command};
 
     #[derive(Debug, Clone)]
@@ -72,6 +75,16 @@ mod without {
 
     #[derive(Debug, Clone, serde::Serialize)]
     pub(crate) enum Enforced {}
+
+    #[derive(Debug, Default)]
+    pub(crate) struct Narrowed(());
+
+    impl Narrowed {
+        #[allow(clippy::unused_self, reason = "the one of the feature keeps sandboxes")]
+        pub(crate) fn of(&self, own: &Sandbox, _: &Scope, _: &Path) -> Result<Sandbox, String> {
+            match *own {}
+        }
+    }
 
     impl Sandbox {
         #[allow(clippy::unused_async, reason = "the one of the feature awaits")]

@@ -197,6 +197,10 @@ impl Shell {
     /// What the sandbox enforces is in the metadata of each result, as `sandbox`. If it cannot be set up, each call
     /// fails and ends its run: nothing runs without it. What a command changed at protected paths is taken back when
     /// it ends, and the model is told.
+    ///
+    /// With a sandbox, a run whose scope is limited to some hosts or roots can run commands: its commands reach at most
+    /// the hosts of the scope, as by [`Sandbox::hosts`](crate::sandbox::Sandbox::hosts), and a sandbox that opens more
+    /// than the roots of the scope (system directories aside), or sockets of services, is an error result.
     #[cfg(feature = "sandbox")]
     #[must_use]
     pub fn with_sandbox(mut self, sandbox: crate::sandbox::Sandbox) -> Self {

@@ -11,7 +11,7 @@ use entourage_core::ErrorKind;
 use super::{Backend, Place, Sandbox, backends, has};
 
 /// A server that answers each connection with what it was sent, up to an empty line.
-fn server() -> u16 {
+pub(super) fn server() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let answer = |stream: TcpStream| {
@@ -30,7 +30,7 @@ fn server() -> u16 {
 }
 
 /// The place and its sandbox with hosts, if this machine has all that it takes.
-async fn place(hosts: &[&str]) -> Option<(Place, Sandbox)> {
+pub(super) async fn place(hosts: &[&str]) -> Option<(Place, Sandbox)> {
     let there =
         has("/usr/bin/perl") && has("/usr/bin/curl") && backends().await.contains(&Backend::Bubblewrap);
     let place = Place::new();

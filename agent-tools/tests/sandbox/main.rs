@@ -5,6 +5,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
+    clippy::panic,
     clippy::print_stdout,
     reason = "a test may panic, in its helpers too, and says what it skips"
 )]
@@ -14,6 +15,8 @@ mod hosts;
 mod network;
 mod processes;
 mod protected;
+#[cfg(feature = "shell")]
+mod scopes;
 mod starting;
 mod taken_back;
 

@@ -1,0 +1,93 @@
+//! `bash` in the scope of its run: commands reach no more than the run may.
+
+use entourage_core::{event::Event, permission::Scope};
+use entourage_runners::ReactAgent;
+use entourage_runtime::{AllowAll, Runtime, permission::Policy};
+use entourage_testkit::ScriptedProvider;
+use entourage_tools::shell::Shell;
+use serde_json::{Value, json};
+
+use super::{Backend, Place, Sandbox, hosts};
+
+/// The text and the metadata of `command`'s result in a run of this scope.
+async fn run(place: &Place, sandbox: Option<Sandbox>, scope: Scope, command: &str) -> (String, Value) {
+    let shell = Shell::open(place.root()).unwrap();
+    let shell = match sandbox {
+        Some(sandbox) => shell.with_sandbox(sandbox),
+        None => shell,
+    };
+    let provider = ScriptedProvider::new().call("bash", json!({ "command": command })).text("Done.");
+    let agent = ReactAgent::builder("a", provider.model()).tools(shell.tools()).scope(scope).build().unwrap();
+    let session = Runtime::builder().approver(AllowAll).policy(Policy::allow_all()).build().session();
+    session.start(&agent, "Go").outcome().await.unwrap();
+    let events = session.events(0, 100).await.unwrap();
+    let finished = events.iter().rev().find_map(|stored| match &stored.event {
+        Event::ToolFinished(finished) => Some(finished.clone()),
+        _ => None,
+    });
+    let finished = finished.unwrap_or_else(|| panic!("{events:?}"));
+    (finished.result.to_text(), finished.metadata.clone().unwrap_or_default())
+}
+
+#[tokio::test]
+async fn cp06_a_scope_with_hosts_admits_commands_that_a_sandbox_confines() {
+    let place = Place::new();
+    let scope = Scope::all().with_hosts(["a.example"]);
+    let (text, _) = run(&place, None, scope.clone(), "echo on").await;
+    assert!(text.contains("does not say which hosts"), "without a sandbox: {text}");
+    let (text, metadata) = run(&place, Some(place.write(Backend::Landlock)), scope.clone(), "echo on").await;
+    assert!(text.starts_with("on\n") && metadata["sandbox"]["hosts"] == json!([]), "{text} {metadata}");
+    let services = place.write(Backend::Landlock).unix_sockets(true);
+    let (text, _) = run(&place, Some(services), scope, "echo on").await;
+    assert!(text.contains("opens the sockets of services"), "{text}");
+}
+
+#[tokio::test]
+async fn cp06_commands_reach_the_hosts_that_scope_and_sandbox_share() {
+    if hosts::place(&[]).await.is_none() {
+        return;
+    }
+    let (place, port) = (Place::new(), hosts::server());
+    let get = format!("curl -sS --noproxy '' http://127.0.0.1:{port}/; curl -sS http://b.example/");
+    let open = place.write(Backend::Any).network(true);
+    let (text, metadata) = run(&place, Some(open), Scope::all().with_hosts(["127.0.0.1"]), &get).await;
+    assert!(text.contains("GET / HTTP/1.1"), "{text}");
+    assert!(text.contains("`b.example` is not a host of this sandbox"), "{text}");
+    let record = &metadata["sandbox"];
+    assert_eq!((&record["network"], &record["hosts"]), (&json!(false), &json!(["127.0.0.1"])));
+    let some = place.write(Backend::Any).hosts(["b.example", "127.0.0.1"]);
+    let scope = Scope::all().with_hosts(["127.0.0.1", "c.example"]);
+    let (_, metadata) = run(&place, Some(some.clone()), scope, "true").await;
+    assert_eq!(metadata["sandbox"]["hosts"], json!(["127.0.0.1"]));
+    let (_, metadata) = run(&place, Some(some), Scope::all().with_hosts(["d.example"]), "true").await;
+    assert_eq!(metadata["sandbox"]["hosts"], json!([]));
+}
+
+#[tokio::test]
+async fn cp06_a_sandbox_that_opens_more_than_the_roots_of_a_scope_runs_nothing() {
+    let place = Place::new();
+    std::fs::create_dir(place.root().join("src")).unwrap();
+    std::os::unix::fs::symlink(place.outside.path(), place.root().join("src/out")).unwrap();
+    let sandbox = || place.write(Backend::Landlock);
+    let inner = Sandbox::workspace_write(place.root().join("src")).unwrap().backend(Backend::Landlock);
+    for (sandbox, root, beyond) in [
+        (Some(sandbox()), ".", None),
+        (Some(sandbox().reading(place.root().join("src"))), ".", None),
+        (Some(inner), "src", None),
+        (None, ".", Some("does not say which paths")),
+        (Some(sandbox()), "src", Some("opens `")),
+        (Some(sandbox().reading(place.outside.path())), ".", Some("opens `")),
+        (Some(sandbox().writing(place.root().join("src/out"))), ".", Some("opens `")),
+        (Some(Sandbox::full()), ".", Some("opens all files")),
+    ] {
+        let scope = Scope::all().with_roots([root]);
+        let (text, _) = run(&place, sandbox, scope, "touch \"$TMPDIR/x\" && echo on").await;
+        match beyond {
+            None => assert!(text.starts_with("on\n"), "{root} {text}"),
+            Some(beyond) => assert!(text.contains(beyond), "{root} {text}"),
+        }
+    }
+    let secret = format!("cat {}", place.outside.path().join("secret").display());
+    let (text, _) = run(&place, Some(sandbox()), Scope::all().with_roots(["."]), &secret).await;
+    assert!(!text.contains("hidden"), "{text}");
+}

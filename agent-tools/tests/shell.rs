@@ -13,7 +13,7 @@ mod common;
 
 use std::{
     fs::{self},
-    os::unix::fs::symlink,
+    os::unix::fs::{MetadataExt, symlink},
     path::{Path, PathBuf},
     process::Command,
     sync::Arc,
@@ -503,12 +503,18 @@ async fn attack_29_git_that_only_reads_runs_no_program_of_a_repository() {
     };
     let asked =
         ["git status", "git diff", "git log -p", "git show HEAD", "git blame a.txt", "git diff --stat"];
+    // A file that was touched makes git write its index anew, where it may.
+    let index = || fs::metadata(dir.join(".git/index")).unwrap().ino();
+    let before = index();
+    let touched = fs::File::options().write(true).open(dir.join(".gitattributes")).unwrap();
+    touched.set_modified(std::time::UNIX_EPOCH).unwrap();
     for command in asked {
         assert!(only_reads(command, "."), "{command}");
         let text = place.bash(command).await;
         assert!(!text.contains("fatal") && !text.contains("exit code"), "{command}: {text}");
     }
     assert!(place.bash("git diff").await.contains("+two"));
+    assert_eq!(index(), before);
 
     let config = fs::read_to_string(dir.join(".git/config")).unwrap();
     for (name, setting) in [

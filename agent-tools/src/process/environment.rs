@@ -141,12 +141,14 @@ const PLAIN: [&str; 14] = [
     "XDG_CONFIG_HOME",
 ];
 
-/// Settings of git for commands that only read: a repository's configuration may name programs to run.
-const GIT: [(&str, &str); 8] = [
+/// Settings of git for commands that only read: a repository's configuration may name programs to run, and a comparison
+/// would write the index anew.
+const GIT: [(&str, &str); 9] = [
     ("core.fsmonitor", "false"),
     ("core.hooksPath", "/dev/null"),
     ("core.pager", "cat"),
     ("core.attributesFile", "/dev/null"),
+    ("diff.autoRefreshIndex", "false"),
     ("format.pretty", "medium"),
     ("log.showSignature", "false"),
     ("safe.bareRepository", "explicit"),

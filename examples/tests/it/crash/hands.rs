@@ -125,6 +125,37 @@ pub(crate) fn faults(at: &Path, tree: &Tree, root: &SessionId) -> Vec<String> {
             faults.push(format!("`{path}` is {now:?} after `{tool}`, whose result is {}", result.to_text()));
         }
     }
+    faults.extend(strangers(at));
+    faults
+}
+
+/// The files of a workspace that no call made: what a change left beside its file.
+fn strangers(at: &Path) -> Vec<String> {
+    let known = ["a.txt", "b.txt", "c.txt", "log-1", "log-2", "log-3", "made", "new.txt"];
+    let names =
+        ["workspace", "workspace/made"].into_iter().filter_map(|place| fs::read_dir(at.join(place)).ok());
+    let names = names.flatten().map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
+    names.filter(|name| !known.contains(&&**name)).map(|name| format!("`{name}` was left over")).collect()
+}
+
+/// Undoes what the work changed of files, in the same session, and returns what is not as before the first prompt.
+async fn undo(at: &Path, store: SharedStore, root: &SessionId) -> Vec<String> {
+    let workspace = Workspace::open(at.join("workspace")).unwrap().with_history(at.join("versions")).unwrap();
+    let paths = ["c.txt", "b.txt", "made/new.txt", "a.txt"];
+    let provider = ScriptedProvider::new()
+        .calls(paths.map(|path| ("undo", json!({ "path": path }))))
+        .text("All is as before.");
+    let agent = ReactAgent::builder("undoer", provider.model()).tool(workspace.undo()).build().unwrap();
+    let runtime = Runtime::builder().policy(Policy::allow_all()).shared_store(store).build();
+    let outcome = runtime.open(root).await.unwrap().start(&agent, "Take all back.").outcome().await.unwrap();
+    assert!(outcome.is_completed(), "{outcome}");
+    let mut faults = strangers(at);
+    for (tool, _, path, _, before) in CHANGES {
+        let now = fs::read_to_string(at.join("workspace").join(path)).unwrap_or_default();
+        if tool != "bash" && now != before {
+            faults.push(format!("`{path}` is {now:?} after `{tool}` was undone"));
+        }
+    }
     faults
 }
 
@@ -139,9 +170,12 @@ impl InMemory {
     fn look(&self) {
         let Some(store) = self.last.lock().unwrap().take() else { return };
         let root = SessionId::new("work").unwrap();
-        let tokio = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let tree = tokio.block_on(Tree::load(&(store as SharedStore), &root)).unwrap();
-        self.faults.lock().unwrap().extend(faults(&self.at, &tree, &root));
+        let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let store = store as SharedStore;
+        let tree = tokio.block_on(Tree::load(&store, &root)).unwrap();
+        let mut found = faults(&self.at, &tree, &root);
+        found.extend(tokio.block_on(undo(&self.at, store, &root)));
+        self.faults.lock().unwrap().extend(found);
     }
 
     fn begin(&self) -> Arc<MemoryStore> {

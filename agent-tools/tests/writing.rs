@@ -5,6 +5,7 @@
     clippy::unwrap_used,
     clippy::indexing_slicing,
     clippy::panic,
+    clippy::print_stdout,
     reason = "helpers of tests fail by panicking too"
 )]
 
@@ -15,6 +16,7 @@ use std::{
     fs,
     os::unix::fs::{PermissionsExt, symlink},
     path::{Path, PathBuf},
+    process::Command,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -536,6 +538,91 @@ async fn cd04_a_history_that_cannot_be_written_lets_nothing_change() {
     assert_eq!(tree.text("a"), "one");
     let error = Workspace::open(&tree.root).unwrap().with_history(tree.root.join("a")).unwrap_err();
     assert!(error.message().contains("cannot be opened"), "{error}");
+}
+
+/// A small file system of its own, unmounted at the end.
+struct Mounted(TempDir);
+
+impl Mounted {
+    fn new() -> Option<Self> {
+        let place = tempfile::tempdir().unwrap();
+        let mounted =
+            Command::new("mount").args(["-t", "tmpfs", "-o", "size=1m", "none"]).arg(place.path()).status();
+        if !mounted.is_ok_and(|status| status.success()) {
+            println!("SKIPPED: no file system can be mounted to be filled");
+            return None;
+        }
+        Some(Self(place))
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        // A file that is still open keeps it until then.
+        let done = Command::new("umount").arg("-l").arg(self.0.path()).status();
+        assert!(done.is_ok_and(|status| status.success()) || std::thread::panicking());
+    }
+}
+
+#[tokio::test]
+async fn cd04_a_change_that_the_disk_does_not_take_leaves_all_as_it_was() {
+    let Some(mounted) = Mounted::new() else { return };
+    let root = fs::canonicalize(mounted.0.path()).unwrap().join("root");
+    let versions = root.with_file_name("versions");
+    fs::create_dir(&root).unwrap();
+    fs::write(root.join("a"), "one\n").unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let names = || {
+        let mut names: Vec<_> = fs::read_dir(&root).unwrap().map(|it| it.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    let large = "x".repeat(100_000);
+    let changes = [
+        edit("a", "one", &large),
+        write("new", &large),
+        write("made/below/new", &large),
+        ("multiedit", json!({ "path": "a", "edits": [{ "old": "one", "new": large }] })),
+    ];
+    let remount = |how: &str| {
+        let done = Command::new("mount").args(["-o", how]).arg(mounted.0.path()).status().unwrap();
+        assert!(done.success());
+    };
+    for kept in [None, Some(versions.as_path()), Some(elsewhere.path())] {
+        let ws = Workspace::open(&root).unwrap();
+        let ws = kept.map_or_else(|| ws.clone(), |kept| ws.clone().with_history(kept).unwrap());
+        let tools: Vec<_> = ws.read_tools().into_iter().chain(ws.write_tools()).collect();
+        for full in [true, false] {
+            let filled = mounted.0.path().join("filled");
+            if full {
+                let mut file = fs::File::create(&filled).unwrap();
+                while std::io::Write::write_all(&mut file, &[0; 4_096]).is_ok() {}
+            } else {
+                remount("remount,ro");
+            }
+            for change in changes.clone() {
+                let shown = format!("{} {kept:?} {full}", change.1["path"]);
+                let session = allowed().session();
+                let results = common::call_in(&session, tools.clone(), vec![view("a"), change]).await;
+                assert!(results[1].is_error, "{shown} {}", results[1].to_text());
+                assert_eq!(fs::read_to_string(root.join("a")).unwrap(), "one\n", "{shown}");
+                let left = names();
+                assert!(left == ["a"] || left == ["a", "made"], "{shown} {left:?}");
+            }
+            if full {
+                fs::remove_file(&filled).unwrap();
+            } else {
+                remount("remount,rw");
+            }
+            let _ = fs::remove_dir_all(root.join("made"));
+        }
+        // Afterwards all goes on.
+        let session = allowed().session();
+        let calls = vec![view("a"), edit("a", "one", "two")];
+        let results = common::call_in(&session, tools.clone(), calls).await;
+        assert!(!results[1].is_error, "{kept:?} {}", results[1].to_text());
+        fs::write(root.join("a"), "one\n").unwrap();
+    }
 }
 
 /// An approver that leads a link elsewhere, and then allows the call.

@@ -219,6 +219,8 @@ pub use entourage_tools::project;
 /// Commands that the operating system confines.
 #[cfg(feature = "sandbox")]
 pub use entourage_tools::sandbox;
+#[cfg(feature = "web")]
+pub use entourage_tools::web;
 
 /// Spans to an OpenTelemetry collector.
 #[cfg(feature = "otel")]

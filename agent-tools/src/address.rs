@@ -6,11 +6,23 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// special purposes, for IPv4 within IPv6 however it is written, and for the metadata services of clouds.
 ///
 /// Sources: the IANA IPv4 and IPv6 Special-Purpose Address Registries, and RFC 5214 for ISATAP.
-pub(crate) fn is_public(address: IpAddr) -> bool {
+fn is_public(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(address) => is_public_v4(address),
         IpAddr::V6(address) => is_public_v6(address),
     }
+}
+
+/// The first address that is neither public nor opened by `is_open`. One is enough to close a host: which of its
+/// addresses a connection takes is not known before.
+pub(crate) fn first_closed(
+    found: impl IntoIterator<Item = IpAddr>,
+    is_open: impl Fn(IpAddr) -> bool,
+) -> Option<IpAddr> {
+    found
+        .into_iter()
+        .map(|address| address.to_canonical())
+        .find(|address| !is_public(*address) && !is_open(*address))
 }
 
 fn is_public_v4(address: Ipv4Addr) -> bool {

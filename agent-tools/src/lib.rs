@@ -11,10 +11,14 @@
 //! | `project` | `project` | no tools: facts about a project for prompt templates, gathered from the machine |
 //! | `sandbox` | `sandbox` | no tools: commands that Landlock or bubblewrap confines |
 //! | `shell` | `shell` | `bash`, `job_output`, `job_kill`: command lines, read before they run |
+//! | `web` | `web` | `fetch`, `web_fetch`: pages of the web as text, by a guarded client |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-#[cfg(all(feature = "sandbox", target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[cfg(any(
+    feature = "web",
+    all(feature = "sandbox", target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))
+))]
 mod address;
 #[cfg(feature = "fs")]
 pub mod fs;
@@ -30,6 +34,8 @@ pub mod project;
 pub mod sandbox;
 #[cfg(feature = "shell")]
 pub mod shell;
+#[cfg(feature = "web")]
+pub mod web;
 
 #[cfg(feature = "grants")]
 pub use grants::GrantFile;

@@ -1,6 +1,6 @@
 //! Every tool of the library through the suite for tools.
 
-#![cfg(all(feature = "fs", feature = "shell", unix))]
+#![cfg(all(feature = "fs", feature = "shell", feature = "web", unix))]
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -10,6 +10,8 @@
 
 use std::{
     collections::BTreeSet,
+    io::{Read, Write},
+    net::{Ipv4Addr, TcpListener},
     path::Path,
     sync::{
         Arc,
@@ -28,13 +30,13 @@ use entourage_testkit::{
     ScriptedProvider,
     tool::{Conformance, conformance},
 };
-use entourage_tools::{fs::Workspace, shell::Shell};
+use entourage_tools::{fs::Workspace, shell::Shell, web::Web};
 use serde_json::json;
 
 type Shared = Vec<Arc<dyn Tool>>;
 
 /// The types that are tools, by the files that they are in, and the tools that the suites below make of them.
-const TYPES: [(&str, &[&str]); 8] = [
+const TYPES: [(&str, &[&str]); 10] = [
     ("agent-runners/src/agent_tool.rs", &["agent"]),
     ("agent-runners/src/external.rs", &["outside", "question"]),
     ("agent-runners/src/from_fn.rs", &["echo", "count"]),
@@ -42,6 +44,8 @@ const TYPES: [(&str, &[&str]); 8] = [
     ("agent-tools/src/fs/tool.rs", &["edit", "glob", "grep", "ls", "multiedit", "undo", "view", "write"]),
     ("agent-tools/src/shell/bash.rs", &["bash"]),
     ("agent-tools/src/shell/job.rs", &["job_kill", "job_output"]),
+    ("agent-tools/src/web/fetch.rs", &["fetch"]),
+    ("agent-tools/src/web/read.rs", &["web_fetch"]),
     ("", &["repeat"]),
 ];
 
@@ -69,6 +73,34 @@ fn files_with_history(histories: &Path) -> impl Fn(&Path) -> Shared + Send + Syn
 
 fn shell(directory: &Path) -> Shared {
     Shell::open(directory).unwrap().tools()
+}
+
+fn web(directory: &Path) -> Shared {
+    let web = Web::new().unwrap().opening([Ipv4Addr::LOCALHOST.into()]).unwrap();
+    vec![web.fetch(), web.web_fetch(&Workspace::open(directory).unwrap())]
+}
+
+/// The address of a page with so many bytes beside its text.
+fn page(bytes: usize) -> String {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            // The head of a small request arrives in one piece.
+            let _ = stream.read(&mut [0; 4_096]);
+            let head = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\n\r\n<h1>One</h1>";
+            let _ = stream.write_all(format!("{head}{}", "x".repeat(bytes)).as_bytes());
+        }
+    });
+    url
+}
+
+/// The address of a server that accepts connections and says nothing.
+fn silent() -> String {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    std::thread::spawn(move || listener.incoming().flatten().collect::<Vec<_>>());
+    url
 }
 
 /// The suites of the tools, in no order.
@@ -107,6 +139,14 @@ fn suites(histories: &Path) -> Vec<Conformance> {
         conformance("job_output", shell).with_fuzzed_calls(60),
         conformance("job_kill", shell).after("bash", job).call(json!({"id": "001"})).with_fuzzed_calls(0),
         conformance("job_kill", shell).with_fuzzed_calls(60),
+        conformance("fetch", web)
+            .call(json!({ "url": page(0) }))
+            .call(json!({ "url": page(0), "format": "text", "timeout": 5 }))
+            .long_call(json!({ "url": silent() })),
+        conformance("web_fetch", web)
+            .call(json!({ "url": page(0) }))
+            .call(json!({ "url": page(60_000) }))
+            .long_call(json!({ "url": silent() })),
         conformance("todos", |_| (TodoTool::new(),))
             .call(json!({"todos": [{"content": "Look", "status": "pending", "active_form": "Looking"}]})),
         conformance("agent", |_| (agent(),)).call(json!({"prompt": "Where?"})).with_fuzzed_calls(60),
@@ -186,7 +226,12 @@ fn issue_14_no_shipped_tool_is_missing_from_the_suite() {
 
     let workspace = Workspace::open(directory.path()).unwrap();
     let with_history = workspace.clone().with_history(directory.path().join("history")).unwrap();
-    let families = [workspace.read_tools(), with_history.write_tools(), Shell::open(".").unwrap().tools()];
+    let families = [
+        workspace.read_tools(),
+        with_history.write_tools(),
+        Shell::open(".").unwrap().tools(),
+        web(directory.path()),
+    ];
     for tool in families.iter().flatten() {
         assert!(listed.contains(tool.spec().name()), "no suite for {}", tool.spec().name());
     }

@@ -19,6 +19,8 @@ use entourage_core::{
     tool::{Tool, ToolError},
 };
 
+#[cfg(feature = "web")]
+use super::beside::{Beside, Durability};
 use super::{
     beside::Names,
     change::{Edit, MultiEdit, Undo, Write},
@@ -106,6 +108,14 @@ impl Workspace {
         let root = self.0.dir.try_clone()?;
         let (seen, names, writing) = Default::default();
         Ok(Self(Arc::new(Inner { dir: root, roots: self.0.roots.clone(), seen, history, names, writing })))
+    }
+
+    /// Writes a file of the library's own at the root, whole, in place of an older one. Blocks.
+    #[cfg(feature = "web")]
+    pub(crate) fn keep(&self, name: &str, content: &[u8]) -> io::Result<()> {
+        let dir = &self.0.dir;
+        self.0.names.clean(dir, Path::new(""));
+        Beside::write(&self.0.names, dir, content, None, Durability::Later)?.replace(dir, Path::new(name))
     }
 
     /// The root's canonical path at the time it was opened. For people: nothing is opened by it.

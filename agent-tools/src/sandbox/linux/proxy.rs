@@ -20,7 +20,7 @@ use tokio::{
 };
 
 use super::listener::PORT;
-use crate::address::is_public;
+use crate::address::first_closed;
 
 /// Most connections of a command at a time. More wait.
 const CONNECTIONS: usize = 128;
@@ -112,14 +112,11 @@ impl Hosts {
         footprint.hosts.into_iter().next().ok_or(Refusal::Malformed)
     }
 
-    /// The first of a host's addresses that commands may not reach. One is enough to close the host: which of them a
-    /// connection takes is not known before.
+    /// The first of a host's addresses that commands may not reach.
     fn closed(&self, found: &[SocketAddr]) -> Option<IpAddr> {
-        let is_closed = |address: &IpAddr| {
-            let name = address.to_canonical().to_string();
-            !is_public(*address) && !self.admit(&Footprint::new(Access::NETWORK).talking_to(name))
-        };
-        found.iter().map(SocketAddr::ip).find(is_closed)
+        let is_open =
+            |address: IpAddr| self.admit(&Footprint::new(Access::NETWORK).talking_to(address.to_string()));
+        first_closed(found.iter().map(SocketAddr::ip), is_open)
     }
 
     /// Connects to a host that is admitted, at the addresses that were checked and no others.

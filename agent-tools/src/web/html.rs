@@ -1,0 +1,161 @@
+//! HTML as Markdown or bare text, within bounds that no page can exceed.
+//!
+//! A page is somebody else's: some take a parser hours, or nest deeper than any stack. So it is parsed piece by piece
+//! on a thread of its own, which stops when nobody waits any more, or when the tree has grown too far.
+
+use std::{rc::Rc, thread, time::Instant};
+
+use entourage_core::tool::ToolError;
+use htmd::HtmlToMarkdown;
+use html5ever::{
+    ParseOpts, parse_document,
+    tendril::{StrTendril, TendrilSink},
+};
+use markup5ever_rcdom::{Handle, NodeData, RcDom};
+use tokio::sync::oneshot;
+
+/// Elements that say nothing about the content of a page.
+const SKIPPED: &[&str] =
+    &["script", "style", "nav", "header", "footer", "aside", "noscript", "iframe", "svg", "template"];
+
+/// Elements that stand in the line of what is before and after them.
+const INLINE: &[&str] = &[
+    "a", "abbr", "b", "bdi", "bdo", "cite", "code", "data", "dfn", "em", "font", "i", "img", "kbd", "label",
+    "mark", "q", "s", "samp", "small", "span", "strong", "sub", "sup", "time", "tt", "u", "var", "wbr",
+];
+
+/// Most elements within one another; browsers stop at 512. Most nodes.
+const DEPTH: usize = 512;
+const NODES: usize = 500_000;
+
+/// Most of what indenting and quoting can add: lines times their depth.
+const INDENTED: usize = 16 << 20;
+
+/// Bytes that are parsed between two looks at the tree.
+const PIECE: usize = 4 << 10;
+
+/// Parsing takes this many times as long as counting, at least.
+const COUNTING: u32 = 8;
+
+/// Enough for the depth, with the conversion's calls within one another.
+const STACK: usize = 64 << 20;
+
+/// The content of a page as Markdown.
+///
+/// # Errors
+/// The text for the model, if the page goes beyond the bounds.
+pub(super) async fn markdown(html: String) -> Result<String, ToolError> {
+    on_thread(html, |tree| {
+        HtmlToMarkdown::builder().skip_tags(SKIPPED.to_vec()).build().tree_to_markdown(tree)
+    })
+    .await
+}
+
+/// The text of a page without its marks; each block has a line of its own.
+///
+/// # Errors
+/// As of [`markdown`].
+pub(super) async fn text(html: String) -> Result<String, ToolError> {
+    on_thread(html, bare).await
+}
+
+async fn on_thread(html: String, show: fn(&Handle) -> String) -> Result<String, ToolError> {
+    let (sender, receiver) = oneshot::channel();
+    let work = move || {
+        let tree = parsed(&html, || sender.is_closed());
+        drop(sender.send(tree.map(|tree| show(&tree)).ok_or_else(too_much)));
+    };
+    thread::Builder::new().name("html".into()).stack_size(STACK).spawn(work)?;
+    receiver.await.map_err(|_| too_much())?
+}
+
+fn too_much() -> ToolError {
+    ToolError::tell("the page is nested or repeated beyond what can be read; fetch it with the format `html`")
+}
+
+/// The tree of a page, unless it grows beyond the bounds or nobody waits for it.
+fn parsed(html: &str, is_over: impl Fn() -> bool) -> Option<Handle> {
+    let dom = RcDom::default();
+    let document = Rc::clone(&dom.document);
+    let mut parser = parse_document(dom, ParseOpts::default());
+    let (mut counted, mut cost) = (Instant::now(), std::time::Duration::ZERO);
+    let mut rest = html;
+    while !rest.is_empty() {
+        let (piece, next) = rest.split_at(rest.floor_char_boundary(PIECE));
+        parser.process(StrTendril::from_slice(piece));
+        rest = next;
+        if is_over() || open_depth(&document) > DEPTH {
+            return None;
+        }
+        if counted.elapsed() >= cost * COUNTING {
+            let began = Instant::now();
+            if !is_within_bounds(&document) {
+                return None;
+            }
+            (counted, cost) = (Instant::now(), began.elapsed());
+        }
+    }
+    drop(parser.finish());
+    is_within_bounds(&document).then_some(document)
+}
+
+/// The depth of what was parsed last.
+fn open_depth(document: &Handle) -> usize {
+    let mut depth = 0;
+    let mut node = Rc::clone(document);
+    loop {
+        let Some(last) = node.children.borrow().last().map(Rc::clone) else { return depth };
+        (node, depth) = (last, depth + 1);
+    }
+}
+
+fn is_within_bounds(document: &Handle) -> bool {
+    let (mut nodes, mut indented) = (0_usize, 0_usize);
+    let mut left = vec![(Rc::clone(document), 0)];
+    while let Some((node, depth)) = left.pop() {
+        nodes += 1;
+        if let NodeData::Text { contents } = &node.data {
+            let lines = contents.borrow().bytes().filter(|byte| *byte == b'\n').count() + 1;
+            indented = indented.saturating_add(lines.saturating_mul(depth));
+        }
+        if nodes > NODES || depth > DEPTH || indented > INDENTED {
+            return false;
+        }
+        left.extend(node.children.borrow().iter().map(|child| (Rc::clone(child), depth + 1)));
+    }
+    true
+}
+
+/// A step of the walk over a tree: a node, or the end of a line.
+enum Step {
+    Node(Handle),
+    Break,
+}
+
+fn bare(document: &Handle) -> String {
+    let mut text = String::new();
+    let mut left = vec![Step::Node(Rc::clone(document))];
+    while let Some(step) = left.pop() {
+        let Step::Node(node) = step else {
+            text.push('\n');
+            continue;
+        };
+        let name = match &node.data {
+            NodeData::Text { contents } => {
+                text.push_str(&contents.borrow());
+                continue;
+            }
+            NodeData::Element { name, .. } => &*name.local,
+            _ => "",
+        };
+        if SKIPPED.contains(&name) {
+            continue;
+        }
+        if !INLINE.contains(&name) {
+            text.push('\n');
+            left.push(Step::Break);
+        }
+        left.extend(node.children.borrow().iter().rev().map(|child| Step::Node(Rc::clone(child))));
+    }
+    text
+}

@@ -174,3 +174,117 @@ async fn a_command_with_hosts_begins_as_any_other() {
     let (one, other, third) = tokio::join!(get(), get(), get());
     assert_eq!([one.out, other.out, third.out], ["403", "403", "403"]);
 }
+
+/// What this process holds open.
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+#[tokio::test]
+async fn each_level_has_hosts_with_limits_and_a_cleared_environment() {
+    let Some((place, _)) = place(&[]).await else { return };
+    let port = server();
+    let levels =
+        [Sandbox::read_only(place.root()), Sandbox::workspace_write(place.root()), Ok(Sandbox::full())];
+    for level in levels {
+        let sandbox = level.unwrap().backend(Backend::Bubblewrap).hosts(["127.0.0.1"]);
+        let sandbox = sandbox.memory(4 << 30).file_size(1 << 20).processes(10_000);
+        let get = format!("/usr/bin/curl -sS --noproxy '' -x http://127.0.0.1:3128 http://127.0.0.1:{port}/");
+        let (child, enforced) = sandbox
+            .spawn("/bin/sh", |command| {
+                command.args(["-c", &get]).env_clear().stdout(std::process::Stdio::piped())
+            })
+            .await
+            .unwrap();
+        let output = child.wait_with_output().await.unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(text.starts_with("GET / HTTP/1.1"), "{} {text}", enforced.level);
+        enforced.restore().await.unwrap();
+    }
+}
+
+/// Other tests of this process would open and close descriptors too.
+#[test]
+fn nothing_is_left_of_commands_with_hosts_in_a_process_of_its_own() {
+    for name in [
+        "many_connections_wait_for_their_turn_and_the_proxy_ends_with_its_command",
+        "a_start_that_is_dropped_at_any_poll_leaves_nothing",
+    ] {
+        let output = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", &format!("hosts::{name}"), "--ignored", "--nocapture"])
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success() && text.contains("1 passed"), "{text}{said}");
+    }
+}
+
+#[tokio::test]
+#[ignore = "runs in a process of its own"]
+async fn many_connections_wait_for_their_turn_and_the_proxy_ends_with_its_command() {
+    let Some((place, sandbox)) = place(&["127.0.0.1"]).await else { return };
+    let port = server();
+    // More than the proxy serves at a time, most of them silent.
+    let script = format!(
+        "for i in {{1..140}}; do (exec 3<>/dev/tcp/127.0.0.1/3128; read -t 0.5 <&3) & done; sleep 0.2
+         curl -sS -m 20 --noproxy '' http://127.0.0.1:{port}/ | head -1; wait"
+    );
+    let ran = place.run(&sandbox, &script).await;
+    assert_eq!(ran.out, "GET / HTTP/1.1", "{ran:?}");
+    let before = descriptors();
+    for _ in 0..5 {
+        place.run(&sandbox, "exec 3<>/dev/tcp/127.0.0.1/3128; exit 0").await;
+    }
+    let (mut child, enforced) = sandbox.spawn("/bin/sleep", |command| command.arg("600")).await.unwrap();
+    assert!(descriptors() > before);
+    Sandbox::kill_tree(&child);
+    child.wait().await.unwrap();
+    enforced.restore().await.unwrap();
+    drop((child, enforced));
+    // The end is seen by a thread and a task, which need a moment.
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while descriptors() > before && std::time::Instant::now() < deadline {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    assert!(descriptors() <= before, "{} and {before} before", descriptors());
+}
+
+#[tokio::test]
+#[ignore = "runs in a process of its own"]
+async fn a_start_that_is_dropped_at_any_poll_leaves_nothing() {
+    let Some((place, sandbox)) = place(&["127.0.0.1"]).await else { return };
+    place.run(&sandbox, "true").await;
+    let name = format!("{}.0625", 1_000_000 + std::process::id());
+    let before = descriptors();
+    let mut polls = 0;
+    loop {
+        let mut start = Box::pin(sandbox.spawn("/bin/sleep", |command| command.arg(&name)));
+        let mut left = polls;
+        let ended = std::future::poll_fn(|cx| {
+            if left == 0 {
+                return std::task::Poll::Ready(None);
+            }
+            left -= 1;
+            start.as_mut().poll(cx).map(Some)
+        });
+        if let Some(started) = ended.await {
+            let (mut child, _) = started.unwrap();
+            Sandbox::kill_tree(&child);
+            child.wait().await.unwrap();
+            break;
+        }
+        polls += 1;
+    }
+    assert!(polls > 1, "{polls}");
+    let running = || {
+        let all = std::fs::read_dir("/proc").unwrap().flatten();
+        let lines = all.filter_map(|entry| std::fs::read_to_string(entry.path().join("cmdline")).ok());
+        lines.filter(|line| line.contains(&name)).count()
+    };
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while (running() > 0 || descriptors() > before) && std::time::Instant::now() < deadline {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    assert_eq!((running(), descriptors() <= before), (0, true));
+}

@@ -27,8 +27,8 @@ pub struct Scope {
     access: Access,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     tools: Option<Arc<BTreeSet<String>>>,
-    /// Excluded tools. Never empty, and `None` if `tools` is set, which then lacks them: equal scopes have equal
-    /// fields.
+    /// Excluded tools. Never empty; none is within another or outside of `tools`, and none of `tools` is within one:
+    /// equal scopes have equal fields.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     without: Option<Arc<BTreeSet<String>>>,
     /// Normal paths. None is within another, here and in `hosts`: equal scopes have equal fields.
@@ -61,11 +61,12 @@ impl Scope {
         self
     }
 
-    /// The same scope with at most the named tools.
+    /// The same scope with at most the named tools. `mcp_github_*` stands for all whose name begins so: those of a
+    /// server.
     #[must_use]
     pub fn with_tools<S: Into<String>>(self, names: impl IntoIterator<Item = S>) -> Self {
-        let names = names.into_iter().map(Into::into).collect();
-        self.narrow(&Self { tools: Some(Arc::new(names)), ..Self::all() })
+        let names = outermost(names.into_iter().map(Into::into).collect(), is_tool);
+        self.narrow(&Self { tools: Some(names), ..Self::all() })
     }
 
     /// The same scope without the named tools. A tool is judged by its name alone, whatever it does.
@@ -79,8 +80,8 @@ impl Scope {
     /// ```
     #[must_use]
     pub fn without_tools<S: Into<String>>(self, names: impl IntoIterator<Item = S>) -> Self {
-        let names: BTreeSet<_> = names.into_iter().map(Into::into).collect();
-        let without = (!names.is_empty()).then(|| Arc::new(names));
+        let names = outermost(names.into_iter().map(Into::into).collect(), is_tool);
+        let without = (!names.is_empty()).then_some(names);
         self.narrow(&Self { without, ..Self::all() })
     }
 
@@ -117,19 +118,17 @@ impl Scope {
     /// The intersection of this scope and `other`.
     #[must_use]
     pub fn narrow(&self, other: &Self) -> Self {
-        let tools = match (&self.tools, &other.tools) {
-            (Some(a), Some(b)) => Some(Arc::new(a.intersection(b).cloned().collect())),
-            (some, None) | (None, some) => some.clone(),
-        };
-        let without = match (&self.without, &other.without) {
-            (Some(a), Some(b)) if a != b => Some(Arc::new(a.union(b).cloned().collect())),
-            (some, None) | (None | Some(_), some) => some.clone(),
-        };
-        let tools = match (&tools, &without) {
-            (Some(tools), Some(without)) => Some(Arc::new(tools.difference(without).cloned().collect())),
-            _ => tools,
-        };
-        let without = without.filter(|_| tools.is_none());
+        let (mut tools, mut without) = (shared(&self.tools, &other.tools, is_tool), self.without.clone());
+        if let Some(more) = other.without.as_ref().filter(|_| self.without != other.without) {
+            let all = without.iter().chain([more]).flat_map(|set| set.iter().cloned()).collect();
+            without = Some(outermost(all, is_tool));
+        }
+        if let (Some(held), Some(out)) = (&tools, &without) {
+            let kept: BTreeSet<_> = held.iter().filter(|it| !holds(out, it, is_tool)).cloned().collect();
+            let out: BTreeSet<_> = out.iter().filter(|it| holds(&kept, it, is_tool)).cloned().collect();
+            without = (!out.is_empty()).then(|| Arc::new(out));
+            tools = Some(Arc::new(kept));
+        }
         let roots = shared(&self.roots, &other.roots, is_below);
         let hosts = shared(&self.hosts, &other.hosts, is_host);
         Self { access: self.access.intersection(other.access), tools, without, roots, hosts }
@@ -162,8 +161,8 @@ impl Scope {
 
     /// True if a tool of this name may be used at all.
     pub fn has_tool(&self, name: &str) -> bool {
-        self.tools.as_ref().is_none_or(|tools| tools.contains(name))
-            && self.without.as_ref().is_none_or(|without| !without.contains(name))
+        self.tools.as_ref().is_none_or(|tools| holds(tools, name, is_tool))
+            && !self.without.as_ref().is_some_and(|without| holds(without, name, is_tool))
     }
 
     /// True if this scope admits everything that `other` admits.
@@ -202,7 +201,7 @@ impl Scope {
             let is_vague = is_vague || touched.peek().is_none();
             let beyond = touched.find(|path| {
                 let path = named(Path::new(path.as_str()));
-                !roots.iter().any(|root| is_below(&path, root))
+                !holds(roots, &path, is_below)
             });
             let vague = (is_vague && needed.intersects(Access::READ | Access::WRITE)
                 || needed.contains(Access::EXECUTE))
@@ -210,7 +209,7 @@ impl Scope {
             outside(name, "paths", beyond, vague, roots)?;
         }
         if let Some(hosts) = &self.hosts {
-            let beyond = footprint.hosts.iter().find(|host| !hosts.iter().any(|it| is_host(host, it)));
+            let beyond = footprint.hosts.iter().find(|host| !holds(hosts, host, is_host));
             let vague = (is_vague || footprint.hosts.is_empty())
                 && needed.intersects(Access::NETWORK | Access::EXECUTE)
                 && !spec.is_confining();
@@ -256,9 +255,13 @@ fn shared(
 ) -> Option<Arc<BTreeSet<String>>> {
     let (Some(one), Some(other)) = (one, other) else { return one.clone().or_else(|| other.clone()) };
     let within = |set: &BTreeSet<String>, outer: &BTreeSet<String>| -> BTreeSet<String> {
-        set.iter().filter(|it| outer.iter().any(|outer| is_within(it, outer))).cloned().collect()
+        set.iter().filter(|it| holds(outer, it, is_within)).cloned().collect()
     };
     Some(Arc::new(within(one, other).union(&within(other, one)).cloned().collect()))
+}
+
+fn holds(set: &BTreeSet<String>, it: &str, is_within: fn(&str, &str) -> bool) -> bool {
+    set.contains(it) || set.iter().any(|outer| is_within(it, outer))
 }
 
 fn named(path: &Path) -> String {
@@ -287,6 +290,11 @@ fn is_host(host: &str, pattern: &str) -> bool {
         || pattern.strip_prefix('*').is_some_and(|end| {
             end.starts_with('.') && host.strip_suffix(end).is_some_and(|start| !start.is_empty())
         })
+}
+
+/// True if the name of a tool, or a pattern of names, is within `pattern`.
+fn is_tool(name: &str, pattern: &str) -> bool {
+    name == pattern || pattern.strip_suffix('*').is_some_and(|start| name.starts_with(start))
 }
 
 impl Default for Scope {
@@ -402,7 +410,8 @@ mod tests {
     fn scope() -> impl Strategy<Value = Scope> {
         let roots = some(&[".", "a", "a/b", "a/b/c", "ab", "..", "../a", "/", "/a"]);
         let hosts = some(&["a.e", "b.a.e", "*.a.e", "*.e", "e"]);
-        (0_u8..64, some(&["t", "u"]), some(&["t", "u"]), roots, hosts).prop_map(
+        const TOOLS: &[&str] = &["t", "u", "t*", "tu", "tu*", "*"];
+        (0_u8..64, some(TOOLS), some(TOOLS), roots, hosts).prop_map(
             |(access, tools, without, roots, hosts)| {
                 let scope = Scope::all().with_access(Access::from_bits_truncate(access));
                 let scope = tools.into_iter().fold(scope, Scope::with_tools);
@@ -419,10 +428,11 @@ mod tests {
         ]);
         let host = prop::sample::select(vec!["a.e", "b.a.e", "c.b.a.e", "e", "f"]);
         let touched = (prop::collection::vec(path, 0..3), prop::collection::vec(host, 0..2));
-        (0_u8..64, any::<[bool; 3]>(), touched).prop_map(
-            |(access, [names, confines, unclear], (paths, hosts))| {
+        let name = prop::sample::select(vec!["t", "u", "tu", "tuv", "v"]);
+        (0_u8..64, any::<[bool; 3]>(), touched, name).prop_map(
+            |(access, [names, confines, unclear], (paths, hosts), name)| {
                 let access = Access::from_bits_truncate(access);
-                let spec = ToolSpec::new("t", "", json!({})).with_access(access);
+                let spec = ToolSpec::new(name, "", json!({})).with_access(access);
                 let spec = if names { spec.naming_subjects() } else { spec };
                 let spec = if confines { spec.confining() } else { spec };
                 let footprint = paths.into_iter().fold(Footprint::new(access), Footprint::writing);

@@ -25,6 +25,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 const DESCRIPTORS: std::ops::Range<i32> = 3..64;
 
 /// An interpreter that opens the listener, connects to it, waits for one byte, and becomes the command that follows.
+/// Where this program is killed meanwhile, it ends after 20 s.
 #[derive(Debug)]
 pub(super) struct Opener {
     /// The program and its options.
@@ -37,20 +38,21 @@ pub(super) struct Opener {
 pub(super) const OPENERS: [Opener; 2] = [
     Opener {
         program: &["/usr/bin/perl", "-MSocket", "-e"],
-        script: "socket(L,AF_INET,SOCK_STREAM,0)&&setsockopt(L,SOL_SOCKET,SO_REUSEADDR,1)\
+        script: "alarm 20;socket(L,AF_INET,SOCK_STREAM,0)&&setsockopt(L,SOL_SOCKET,SO_REUSEADDR,1)\
             &&bind(L,$a=pack_sockaddr_in(3128,INADDR_LOOPBACK))&&listen(L,128)\
             &&socket(C,AF_INET,SOCK_STREAM,0)&&connect(C,$a)&&sysread(C,$b,1)\
             or print(STDERR \"sandbox: no listener for the proxy: $!\\n\"),exit 1;\
-            exec{$ARGV[0]}@ARGV;print STDERR \"sandbox: $ARGV[0] cannot be started: $!\\n\";exit 1",
+            alarm 0;exec{$ARGV[0]}@ARGV;print STDERR \"sandbox: $ARGV[0] cannot be started: $!\\n\";exit 1",
         trial: "1",
     },
     Opener {
         program: &["/usr/bin/python3", "-I", "-S", "-c"],
         script: "import os,signal,socket,sys\n\
-            a=('127.0.0.1',3128)\n\
+            a=('127.0.0.1',3128);signal.alarm(20)\n\
             l=socket.socket();l.setsockopt(socket.SOL_SOCKET,socket.SO_REUSEADDR,1);l.bind(a);l.listen(128)\n\
             c=socket.socket();c.connect(a);c.recv(1) or sys.exit('sandbox: no listener for the proxy')\n\
             [signal.signal(s,signal.SIG_DFL) for s in (signal.SIGPIPE,signal.SIGXFSZ)]\n\
+            signal.alarm(0)\n\
             try:os.execvp(sys.argv[1],sys.argv[1:])\n\
             except OSError as e:sys.exit(f'sandbox: {sys.argv[1]} cannot be started: {e}')",
         trial: "import os,signal,socket",

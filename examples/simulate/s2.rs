@@ -9,7 +9,6 @@
 //! the closed form, over all comparisons together: with `m` comparisons each one has the risk 1 % / `m` (Bonferroni),
 //! so the whole table of correct figures passes with a chance of at least 99 %, whatever the seed. Rates are compared
 //! by the exact binomial test, means by the normal one.
-//! binomial test, means by the normal one.
 
 mod closed;
 
@@ -94,11 +93,9 @@ pub(crate) fn run(checks: &mut Checks) -> Result<()> {
     let mut table = Table::new(head);
     let executors = [0.3, 0.7];
     let risk = RISK / (executors.len() * CHECKS.len() * 4) as f64;
-    for (seed, (p, (level, a, b))) in
-        (1..).zip(executors.into_iter().flat_map(|p| CHECKS.map(|check| (p, check))))
-    {
-        let setting = Setting { level, p, a, b };
-        let measured = measure(setting, seed)?;
+    let settings = executors.map(|p| CHECKS.map(|(level, a, b)| Setting { level, p, a, b }));
+    for (setting, measured) in settings.into_iter().flatten().zip(measure_all(&settings)?) {
+        let Setting { level, p, a, b } = setting;
         let expected = closed::expected(setting);
         check(checks, setting, &measured, &expected, risk);
         let rate = |hits: u64, expected: f64| {
@@ -126,6 +123,24 @@ pub(crate) fn run(checks: &mut Checks) -> Result<()> {
     );
     checks.same("S2: accepted without a check", accepted, 0);
     Ok(())
+}
+
+/// Measures all settings, each with a seed of its own; a thread for each executor.
+fn measure_all(settings: &[[Setting; CHECKS.len()]]) -> Result<Vec<Measured>> {
+    let measure_one = |(setting, seed): (&Setting, u64)| measure(*setting, seed);
+    std::thread::scope(|scope| {
+        let seeds = (1..).step_by(CHECKS.len());
+        let threads: Vec<_> = settings
+            .iter()
+            .zip(seeds)
+            .map(|(some, first)| scope.spawn(move || some.iter().zip(first..).map(measure_one).collect()))
+            .collect();
+        let joined = threads.into_iter().map(|thread| match thread.join() {
+            Ok(measured) => measured,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        Ok(joined.collect::<Result<Vec<Vec<_>>>>()?.into_iter().flatten().collect())
+    })
 }
 
 fn check(checks: &mut Checks, setting: Setting, measured: &Measured, expected: &Expected, risk: f64) {

@@ -51,3 +51,8 @@ pub mod sessions {}
 ///
 #[cfg_attr(not(doctest), doc = include_str!("../docs/tools.md"))]
 pub mod tools {}
+
+/// Pages of the web: which hosts are asked, and what models are shown.
+///
+#[cfg_attr(not(doctest), doc = include_str!("../docs/web.md"))]
+pub mod web {}

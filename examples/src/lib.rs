@@ -29,3 +29,7 @@ mod sessions {}
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/tools.md")]
 mod tools {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/web.md")]
+mod web {}

@@ -11,6 +11,9 @@ use serde::{Deserialize, Serialize};
 use crate::base::bound::{WORD, shortened};
 use crate::spec::{Access, Footprint, ToolSpec, normal_path};
 
+type Names = BTreeSet<String>;
+type Within = fn(&str, &str) -> bool;
+
 /// Most that an agent may ever do. A child's scope is the intersection of its own with its parent's.
 ///
 /// ```
@@ -26,16 +29,16 @@ use crate::spec::{Access, Footprint, ToolSpec, normal_path};
 pub struct Scope {
     access: Access,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    tools: Option<Arc<BTreeSet<String>>>,
+    tools: Option<Arc<Names>>,
     /// Excluded tools. Never empty; none is within another or outside of `tools`, and none of `tools` is within one:
     /// equal scopes have equal fields.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    without: Option<Arc<BTreeSet<String>>>,
+    without: Option<Arc<Names>>,
     /// Normal paths. None is within another, here and in `hosts`: equal scopes have equal fields.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    roots: Option<Arc<BTreeSet<String>>>,
+    roots: Option<Arc<Names>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    hosts: Option<Arc<BTreeSet<String>>>,
+    hosts: Option<Arc<Names>>,
 }
 
 impl Scope {
@@ -199,10 +202,7 @@ impl Scope {
         if let Some(roots) = &self.roots {
             let mut touched = footprint.reads.iter().chain(&footprint.writes).peekable();
             let is_vague = is_vague || touched.peek().is_none();
-            let beyond = touched.find(|path| {
-                let path = named(Path::new(path.as_str()));
-                !holds(roots, &path, is_below)
-            });
+            let beyond = touched.find(|path| !holds(roots, &named(Path::new(path.as_str())), is_below));
             let vague = (is_vague && needed.intersects(Access::READ | Access::WRITE)
                 || needed.contains(Access::EXECUTE))
                 && !spec.is_confining();
@@ -220,13 +220,7 @@ impl Scope {
 }
 
 /// The error for a call that touches something beyond what a scope holds, or does not say what it touches.
-fn outside(
-    tool: &str,
-    what: &str,
-    beyond: Option<&String>,
-    vague: bool,
-    held: &BTreeSet<String>,
-) -> Result<(), String> {
+fn outside(tool: &str, what: &str, beyond: Option<&String>, vague: bool, held: &Names) -> Result<(), String> {
     let held = held.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
     match beyond {
         Some(beyond) => Err(format!(
@@ -241,26 +235,22 @@ fn outside(
 }
 
 /// The set without what is within something else of it.
-fn outermost(mut set: BTreeSet<String>, is_within: fn(&str, &str) -> bool) -> Arc<BTreeSet<String>> {
+fn outermost(mut set: Names, is_within: Within) -> Arc<Names> {
     let all = set.clone();
     set.retain(|it| !all.iter().any(|outer| outer != it && is_within(it, outer)));
     Arc::new(set)
 }
 
 /// The intersection of two sets, by the relation of one thing within another.
-fn shared(
-    one: &Option<Arc<BTreeSet<String>>>,
-    other: &Option<Arc<BTreeSet<String>>>,
-    is_within: fn(&str, &str) -> bool,
-) -> Option<Arc<BTreeSet<String>>> {
+fn shared(one: &Option<Arc<Names>>, other: &Option<Arc<Names>>, is_within: Within) -> Option<Arc<Names>> {
     let (Some(one), Some(other)) = (one, other) else { return one.clone().or_else(|| other.clone()) };
-    let within = |set: &BTreeSet<String>, outer: &BTreeSet<String>| -> BTreeSet<String> {
+    let within = |set: &Names, outer: &Names| -> Names {
         set.iter().filter(|it| holds(outer, it, is_within)).cloned().collect()
     };
     Some(Arc::new(within(one, other).union(&within(other, one)).cloned().collect()))
 }
 
-fn holds(set: &BTreeSet<String>, it: &str, is_within: fn(&str, &str) -> bool) -> bool {
+fn holds(set: &Names, it: &str, is_within: Within) -> bool {
     set.contains(it) || set.iter().any(|outer| is_within(it, outer))
 }
 

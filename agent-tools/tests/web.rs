@@ -276,6 +276,8 @@ async fn attack_39_no_proxy_of_the_environment_is_asked() {
     child
         .args(["--exact", "the_process_with_proxies", "--ignored", "--nocapture"])
         .env(ASKED, server.url("/"));
+    // They would keep this machine from every proxy.
+    child.env_remove("no_proxy").env_remove("NO_PROXY");
     for name in ["http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"] {
         child.env(name, proxy.url("/"));
     }

@@ -219,6 +219,7 @@ pub use entourage_tools::project;
 /// Commands that the operating system confines.
 #[cfg(feature = "sandbox")]
 pub use entourage_tools::sandbox;
+/// Pages of the web, by a client that asks hosts of the internet alone.
 #[cfg(feature = "web")]
 pub use entourage_tools::web;
 

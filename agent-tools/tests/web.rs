@@ -116,7 +116,7 @@ impl Place {
         self.call("fetch", json!({ "url": url })).await
     }
 
-    /// What stands below the label.
+    /// The text below the label.
     async fn read(&self, url: &str) -> Result<String, String> {
         let text = self.call("web_fetch", json!({ "url": url })).await?;
         Ok(text.split_once("\n\n").unwrap().1.to_owned())

@@ -99,7 +99,7 @@ pub(super) enum Level {
     Full,
 }
 
-/// What a command reaches of the network.
+/// The part of the network that a command reaches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Network {
     None,

@@ -25,7 +25,7 @@ impl Narrowed {
     /// The sandbox for the commands of a run.
     ///
     /// # Errors
-    /// What the sandbox opens beyond the run's scope, for the model.
+    /// The text for the model: the places that the sandbox opens beyond the run's scope.
     pub(crate) fn of(&self, own: &Sandbox, scope: &Scope, base: &Path) -> Result<Sandbox, String> {
         if scope.roots().is_none() && scope.hosts().is_none() {
             return Ok(own.clone());

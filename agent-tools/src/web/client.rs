@@ -188,7 +188,7 @@ impl Client {
     }
 }
 
-/// Where a response leads, if it is a redirect.
+/// The address that a response leads to, if it is a redirect.
 fn target(url: &Url, status: StatusCode, headers: &HeaderMap) -> Result<Option<Url>, ToolError> {
     let is_redirect = matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308);
     let Some(location) = headers.get(LOCATION).filter(|_| is_redirect) else { return Ok(None) };

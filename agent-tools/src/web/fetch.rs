@@ -9,11 +9,11 @@ use entourage_core::tool::{
 use reqwest::StatusCode;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{
     client::{Client, Reply},
-    html, labelled,
+    html, output,
     page::{self, Kind},
 };
 
@@ -100,13 +100,11 @@ impl Tool for Fetch {
             (Kind::Html, Format::Html) => page::body(&text)
                 .ok_or_else(|| ToolError::tell(format!("`{}` has no body; fetch it as text", reply.url)))?
                 .to_owned(),
-            (Kind::Html, Format::Markdown) => fenced(&page::tidy(&html::markdown(text).await?)),
-            (Kind::Html, Format::Text) => page::tidy(&html::text(text).await?),
+            (Kind::Html, Format::Markdown) => fenced(&html::markdown(text).await?),
+            (Kind::Html, Format::Text) => html::text(text).await?,
             _ => text,
         };
-        let note = if reply.is_cut { ", cut after 102,400 bytes" } else { "" };
-        let output = ToolOutput::text(labelled(&reply.url, note, &shown));
-        Ok(output.with_metadata(json!({ "url": reply.url.as_str(), "is_cut": reply.is_cut })))
+        Ok(output(&reply, "102,400 bytes", &shown))
     }
 }
 

@@ -63,7 +63,7 @@ async fn on_thread(html: String, show: fn(&Handle) -> String) -> Result<String, 
     let (sender, receiver) = oneshot::channel();
     let work = move || {
         let tree = parsed(&html, || sender.is_closed());
-        drop(sender.send(tree.map(|tree| show(&tree)).ok_or_else(too_much)));
+        drop(sender.send(tree.map(|tree| tidy(&show(&tree))).ok_or_else(too_much)));
     };
     thread::Builder::new().name("html".into()).stack_size(STACK).spawn(work)?;
     receiver.await.map_err(|_| too_much())?
@@ -158,4 +158,18 @@ fn bare(document: &Handle) -> String {
         left.extend(node.children.borrow().iter().rev().map(|child| Step::Node(Rc::clone(child))));
     }
     text
+}
+
+/// Without trailing blanks, and with at most one empty line in a row.
+fn tidy(text: &str) -> String {
+    let mut tidy = String::with_capacity(text.len());
+    let mut empty = 0;
+    for line in text.lines().map(str::trim_end) {
+        empty = if line.is_empty() { empty + 1 } else { 0 };
+        if empty < 2 {
+            tidy.push_str(line);
+            tidy.push('\n');
+        }
+    }
+    tidy.trim().to_owned()
 }

@@ -65,20 +65,6 @@ fn declared(body: &[u8]) -> Option<String> {
     })
 }
 
-/// Without trailing blanks, and with at most one empty line in a row.
-pub(super) fn tidy(text: &str) -> String {
-    let mut tidy = String::with_capacity(text.len());
-    let mut empty = 0;
-    for line in text.lines().map(str::trim_end) {
-        empty = if line.is_empty() { empty + 1 } else { 0 };
-        if empty < 2 {
-            tidy.push_str(line);
-            tidy.push('\n');
-        }
-    }
-    tidy.trim().to_owned()
-}
-
 /// JSON with two spaces a level, its members in their order and its numbers as they are written; any other text as it
 /// is.
 pub(super) fn pretty(text: &str) -> String {
@@ -121,7 +107,7 @@ pub(super) fn pretty(text: &str) -> String {
     pretty
 }
 
-/// What stands between the tags of the body.
+/// The source between the tags of the body.
 pub(super) fn body(html: &str) -> Option<&str> {
     let lower = html.to_ascii_lowercase();
     let open = lower.match_indices("<body").map(|(at, tag)| at + tag.len());

@@ -16,13 +16,14 @@ use serde_json::{Value, json};
 use super::{
     client::Client,
     fetch::{footprint, page},
-    html, labelled,
+    html, labelled, output,
     page::{self as pages, Kind},
 };
 use crate::fs::Workspace;
 
 /// Most bytes of a page, and of one that is shown.
 const LIMIT: usize = 5 << 20;
+const CUT: &str = "5 MiB";
 const SHOWN: usize = 50_000;
 const TIME: Duration = Duration::from_secs(30);
 /// Time that the runtime waits beyond that.
@@ -79,22 +80,20 @@ impl Tool for WebFetch {
         let reply = page(self.client.get(&url, cx.footprint(), LIMIT, TIME).await?)?;
         let text = pages::decoded(&reply)?;
         let text = match Kind::of(&reply, &text) {
-            Kind::Html => pages::tidy(&html::markdown(text).await?),
+            Kind::Html => html::markdown(text).await?,
             Kind::Json => pages::pretty(&text),
             Kind::Text => text,
         };
-        let note = if reply.is_cut { ", cut after 5 MiB" } else { "" };
         if text.len() <= SHOWN {
-            let output = ToolOutput::text(labelled(&reply.url, note, &text));
-            return Ok(output.with_metadata(json!({ "url": reply.url.as_str(), "is_cut": reply.is_cut })));
+            return Ok(output(&reply, CUT, &text));
         }
         let (name, bytes) = (file(&url), text.len());
         let (workspace, kept) = (self.workspace.clone(), name.clone());
-        let content = labelled(&reply.url, note, &text);
+        let content = labelled(&reply, CUT, &text);
         tokio::task::spawn_blocking(move || workspace.keep(&kept, content.as_bytes())).await??;
         let shown =
             format!("The page has {bytes} bytes. It is in `{name}`: use `view` and `grep` on that file.");
         let metadata = json!({ "url": reply.url.as_str(), "is_cut": reply.is_cut, "file": name });
-        Ok(ToolOutput::text(labelled(&reply.url, note, &shown)).with_metadata(metadata))
+        Ok(output(&reply, CUT, &shown).with_metadata(metadata))
     }
 }

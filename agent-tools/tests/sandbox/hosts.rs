@@ -175,7 +175,7 @@ async fn a_command_with_hosts_begins_as_any_other() {
     assert_eq!([one.out, other.out, third.out], ["403", "403", "403"]);
 }
 
-/// What this process holds open.
+/// The number of descriptors that this process holds open.
 fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }

@@ -25,7 +25,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 const DESCRIPTORS: std::ops::Range<i32> = 3..64;
 
 /// An interpreter that opens the listener, connects to it, waits for one byte, and becomes the command that follows.
-/// Where this program is killed meanwhile, it ends after 20 s.
+/// It ends after 20 s if this program is killed meanwhile.
 #[derive(Debug)]
 pub(super) struct Opener {
     /// The program and its options.

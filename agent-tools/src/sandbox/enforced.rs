@@ -1,6 +1,9 @@
 //! The confinement that holds for a command, as a value for records.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use entourage_core::{Error, ErrorKind};
 use serde::{Deserialize, Serialize};
@@ -20,6 +23,25 @@ pub enum Backend {
     Landlock,
     /// The program `bwrap`: namespaces in which nothing else exists, and a seccomp filter.
     Bubblewrap,
+}
+
+/// Most different refusals of the proxy that are kept for one command, and most characters of each.
+const REFUSALS: usize = 5;
+const REFUSAL: usize = 300;
+
+/// What the proxy refused to one command.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Refused(Arc<Mutex<Vec<String>>>);
+
+impl Refused {
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "the proxy is one of Linux"))]
+    pub(super) fn note(&self, text: &str) {
+        let text: String = text.chars().take(REFUSAL).collect();
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() < REFUSALS && !known.contains(&text) {
+            known.push(text);
+        }
+    }
 }
 
 /// The confinement that a sandbox enforced on one command.
@@ -70,6 +92,8 @@ pub struct Enforced {
     /// [best effort](super::Sandbox::best_effort).
     pub gaps: Vec<String>,
     #[serde(skip)]
+    pub(super) refused: Refused,
+    #[serde(skip)]
     pub(super) watch: Option<Arc<Watch>>,
     /// Reaches all processes of the command.
     #[serde(skip)]
@@ -95,9 +119,11 @@ impl Enforced {
     ///   leads is one too, if it lies below the root. Other repositories below the root are not protected.
     /// - Commands of one sandbox and its clones that run at the same time share one beginning: the state before the
     ///   first of them. Each of them is taken back to it.
-    /// - Directories that bubblewrap left as places to mount on are removed if they are empty, with the last command
-    ///   of this sandbox and its clones that runs.
+    /// - Directories that bubblewrap left as places to mount on are removed if they are empty, with the last command of
+    ///   any sandbox in the root.
     /// - If this program ends before, nothing is taken back, and an empty directory may stay where bubblewrap mounted.
+    ///   It has the mode `1700`, and the next sandbox in the root removes it.
+    /// - Without a call the root stays occupied for sandboxes with Landlock until this program ends.
     /// - A second call takes nothing back. A program that wrote there meanwhile loses its change to the copy that was
     ///   moved.
     ///
@@ -117,6 +143,12 @@ impl Enforced {
         tokio::task::spawn_blocking(restore).await.map_err(|error| {
             Error::new(ErrorKind::Internal, "the task that restores protected paths failed").caused_by(error)
         })?
+    }
+
+    /// The reasons for which the proxy of [`Sandbox::hosts`](super::Sandbox::hosts) refused requests so far: the first
+    /// five different ones, in words. Programs that use a proxy seldom show them.
+    pub fn refused(&self) -> Vec<String> {
+        self.refused.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Kills what is left of the command, without waiting for its end.

@@ -24,6 +24,11 @@ mod linux;
 mod linux;
 #[cfg_attr(
     not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))),
+    allow(dead_code, reason = "places are opened where there is a sandbox")
+)]
+mod resolved;
+#[cfg_attr(
+    not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))),
     allow(dead_code, reason = "settings are read where there is a sandbox")
 )]
 mod settings;

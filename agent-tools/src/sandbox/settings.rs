@@ -14,7 +14,7 @@ use tokio::{
     sync::OnceCell,
 };
 
-use super::{Backend, Enforced, linux};
+use super::{Backend, Enforced, linux, resolved::Base};
 
 /// Paths below the root of a workspace that make other programs run something, or that grant rights.
 const PROTECTED: &[&str] = &[
@@ -48,8 +48,10 @@ const PROTECTED: &[&str] = &[
 /// - Processes that the command starts are confined as it is, also in a session of their own.
 /// - A backend that is missing, or a kernel that enforces only a part, is an error before anything starts. There is no
 ///   silent fallback.
-/// - Settings are resolved when the first command starts: files and directories are then those that existed, and
-///   what is secret in `/etc` is found once. Clones share this; a clone whose settings are changed begins anew.
+/// - Links in paths of the settings are resolved when the first command starts, and none is followed later; what is
+///   secret in `/etc` is found once. With Landlock, files and directories are then those that existed; bubblewrap opens
+///   what has the name when a command starts. Clones share this; a clone whose settings are changed begins anew.
+/// - A path of the settings that is below another one to which commands may write adds nothing.
 ///
 /// It is no boundary against faults of the kernel. What each backend holds is in [`Enforced`].
 ///
@@ -72,6 +74,7 @@ const PROTECTED: &[&str] = &[
 #[derive(Clone)]
 pub struct Sandbox {
     pub(super) settings: Settings,
+    pub(super) base: Arc<Base>,
     prepared: Arc<OnceCell<Arc<linux::Prepared>>>,
 }
 
@@ -109,6 +112,11 @@ pub(super) enum Network {
 }
 
 impl Network {
+    /// The part that a scope with hosts opens.
+    fn of(scope: Scope) -> Self {
+        if scope.hosts().is_none_or(BTreeSet::is_empty) { Self::None } else { Self::Hosts(scope) }
+    }
+
     pub(super) fn hosts(&self) -> Vec<String> {
         let Self::Hosts(scope) = self else { return Vec::new() };
         scope.hosts().into_iter().flatten().cloned().collect()
@@ -172,12 +180,12 @@ impl Sandbox {
             best_effort: false,
             bubblewrap: None,
         };
-        Self { settings, prepared: Arc::default() }
+        Self { settings, base: Arc::default(), prepared: Arc::default() }
     }
 
     fn with(mut self, change: impl FnOnce(&mut Settings)) -> Self {
         change(&mut self.settings);
-        self.prepared = Arc::default();
+        (self.base, self.prepared) = Default::default();
         self
     }
 
@@ -203,12 +211,13 @@ impl Sandbox {
     ///
     /// # Contract
     /// - With bubblewrap a protected path is read-only, and one that does not exist cannot be created. While a command
-    ///   runs, an empty directory stands at each that does not exist; [`Enforced::restore`] removes it. A path that is
-    ///   a link is watched as with Landlock.
+    ///   runs, an empty directory stands at each that does not exist; [`Enforced::restore`] removes it. Directories
+    ///   above one cannot be renamed, and nothing can be renamed into or out of them. A path that is a link is watched
+    ///   as with Landlock.
     /// - Landlock cannot except a path below a directory that may be written. There the command can change it, and
     ///   [`Enforced::restore`] takes the change back afterwards. Until then other programs see the change. Commands of
-    ///   other sandboxes, in this program or another one, wait up to 60 seconds for the root; those of one sandbox and
-    ///   its clones run side by side.
+    ///   other sandboxes, in this program or another one, wait up to 60 seconds for the root, those of bubblewrap too;
+    ///   those of one sandbox and its clones run side by side.
     /// - Where `.git` is a file or a link that leads to a directory below the root, that directory is protected too.
     /// - A path that is not relative, or has `..` in it, is an error of [`spawn`](Sandbox::spawn).
     #[must_use]
@@ -257,18 +266,26 @@ impl Sandbox {
     /// - The command has a network of its own, and in it a proxy of this program at `127.0.0.1:3128`, for as long as
     ///   its first process runs. `http_proxy`, `https_proxy` and `all_proxy` name it, in capitals too, unless `set`
     ///   changes this. What does not use the proxy reaches nothing; UDP, among it the lookup of names, is out of reach.
-    /// - The proxy takes `CONNECT` to any port and requests for `http://`, at most 128 at a time. The host is looked up
-    ///   once, and all its addresses must belong to the internet or be allowed themselves: not those of this machine,
-    ///   of private networks, or of a cloud's metadata service. What is refused gets a 403 that says why.
+    /// - The proxy takes `CONNECT` to any port and requests for `http://`, at most 64 at a time; more wait. A
+    ///   connection of which one side has said all ends once the other one is silent for 5 seconds.
+    /// - A host is looked up once, and all its addresses must belong to the internet or be allowed themselves: not
+    ///   those of this machine, of private networks, or of a cloud's metadata service. What is refused gets a 403 that
+    ///   says why.
     /// - The proxy does not read what goes through a tunnel: one to a host that serves others as well can reach these.
     /// - It needs bubblewrap, and `/usr/bin/perl` or `/usr/bin/python3` for the start of each command; without them
     ///   [`spawn`](Sandbox::spawn) is an error of the kind [`Unsupported`](ErrorKind::Unsupported).
     #[must_use]
     pub fn hosts<S: AsRef<str>>(self, hosts: impl IntoIterator<Item = S>) -> Self {
-        let scope = Scope::all().with_hosts(hosts);
-        let none = scope.hosts().is_none_or(BTreeSet::is_empty);
-        let network = if none { Network::None } else { Network::Hosts(scope) };
+        let network = Network::of(Scope::all().with_hosts(hosts));
         self.with(|settings| settings.network = network)
+    }
+
+    /// The same sandbox with the hosts of `scope`. Its places are the same ones, and its commands run beside those of
+    /// this one.
+    #[cfg(feature = "shell")]
+    pub(super) fn with_hosts_of(&self, scope: &Scope) -> Self {
+        let settings = Settings { network: Network::of(scope.clone()), ..self.settings.clone() };
+        Self { settings, base: Arc::clone(&self.base), prepared: Arc::default() }
     }
 
     /// Allows or refuses sockets of the family `AF_UNIX`, which are refused by default; pairs of connected sockets are
@@ -306,13 +323,14 @@ impl Sandbox {
         self.with(|settings| settings.best_effort = true)
     }
 
-    /// Starts `program` in the sandbox. `set` adds arguments, variables, standard streams and the directory.
+    /// Starts `program` in the sandbox. `set` adds arguments, variables, standard streams and the directory. It needs a
+    /// tokio runtime with time and I/O.
     ///
     /// # Contract
     /// - The command begins in the root, in a process group of its own, with `TMPDIR` set to its private directory and
     ///   `PATH` without directories that it cannot read, unless `set` changes this. Other variables of this program are
     ///   passed on, keys among them, unless `set` clears them. A directory outside of the root gives no right there.
-    /// - With limits or bubblewrap the child is at first `/bin/sh`, which becomes the program, and at
+    /// - With limits the child is at first `/bin/sh`, which becomes the program, with bubblewrap `bwrap`, and at
     ///   [`full`](Sandbox::full) with Landlock `setsid`, where it is installed, so that the command has no terminal: a
     ///   program that does not exist ends with exit code 127 (1 with bubblewrap) instead of an error, and `arg0` has no
     ///   effect. A command that a signal ended has the exit code 128 and more with bubblewrap.
@@ -321,17 +339,18 @@ impl Sandbox {
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`] if the backend is missing or enforces only a part, or on other systems than Linux;
-    /// [`ErrorKind::NotFound`] and [`ErrorKind::InvalidInput`] for paths of the settings, for a program that does not
-    /// exist, and for variables of the loader and the shell (`LD_…`, `BASH_FUNC_…` and the like) that `set` gives to
-    /// a command that starts through the shell; [`ErrorKind::Conflict`] if another sandbox's command runs in the root
-    /// for too long, [`ErrorKind::TooLarge`] if the [protected](Sandbox::protecting) paths hold too much for a
-    /// comparison; [`ErrorKind::Io`] otherwise. Nothing was started.
+    /// [`ErrorKind::NotFound`], [`ErrorKind::InvalidInput`] and, where a link has appeared in one,
+    /// [`ErrorKind::Conflict`] for paths of the settings; [`ErrorKind::NotFound`] for a program that does not exist,
+    /// [`ErrorKind::InvalidInput`] for variables of the loader and the shell (`LD_…`, `BASH_FUNC_…` and the like) that
+    /// `set` gives to a command that another program starts; [`ErrorKind::Conflict`] if another sandbox's command runs
+    /// in the root for too long, [`ErrorKind::TooLarge`] if the [protected](Sandbox::protecting) paths hold too much
+    /// for a comparison; [`ErrorKind::Io`] otherwise. Nothing was started.
     pub async fn spawn(
         &self,
         program: impl AsRef<OsStr>,
         set: impl FnOnce(&mut Command) -> &mut Command,
     ) -> Result<(Child, Enforced), Error> {
-        let prepare = || async { linux::prepare(&self.settings).await.map(Arc::new) };
+        let prepare = || async { linux::prepare(&self.settings, &self.base).await.map(Arc::new) };
         let prepared = self.prepared.get_or_try_init(prepare).await?;
         linux::spawn(&self.settings, prepared, program.as_ref().to_owned(), set).await
     }

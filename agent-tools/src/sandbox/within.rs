@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeSet,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{Mutex, PoisonError},
 };
 
@@ -52,15 +52,18 @@ impl Sandbox {
     fn within(&self, scope: &Scope, base: &Path) -> Result<Self, String> {
         let settings = &self.settings;
         if let Some(roots) = scope.roots() {
-            let Some(root) = settings.level.root() else {
+            if settings.level.root().is_none() {
                 return Err(beyond("all files", "paths", roots));
-            };
+            }
+            if settings.unix_sockets {
+                return Err(beyond("the sockets of services", "paths", roots));
+            }
+            // The start tells which place cannot be resolved.
+            let Ok(places) = self.base.places(settings) else { return Ok(self.clone()) };
             let probe = ToolSpec::new("sandbox", "", Value::Null).with_access(Access::READ).naming_subjects();
             let held = Scope::all().with_roots(roots);
-            let added = settings.reading.iter().chain(&settings.writing).map(PathBuf::as_path);
-            for path in [root].into_iter().chain(added) {
-                let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-                let named = path.strip_prefix(base).unwrap_or(&path);
+            for path in places.all() {
+                let named = path.strip_prefix(base).unwrap_or(path);
                 let footprint = Footprint::new(Access::READ).reading(named.to_string_lossy());
                 if held.admits(&probe, &footprint).is_err() {
                     return Err(beyond(&format!("`{}`", path.display()), "paths", roots));
@@ -77,7 +80,7 @@ impl Sandbox {
             Network::All => Scope::all().with_hosts(hosts),
         };
         let is_same = matches!(&settings.network, Network::Hosts(own) if *own == held);
-        Ok(if is_same { self.clone() } else { self.clone().hosts(held.hosts().into_iter().flatten()) })
+        Ok(if is_same { self.clone() } else { self.with_hosts_of(&held) })
     }
 }
 

@@ -98,6 +98,10 @@ mod without {
     }
 
     impl Enforced {
+        pub(crate) fn refused(&self) -> Vec<String> {
+            match *self {}
+        }
+
         pub(crate) fn order_end(&self) {
             match *self {}
         }

@@ -6,6 +6,7 @@ use entourage_core::tool::ToolOutput;
 use serde_json::{Value, json};
 
 use super::{
+    confine::Enforced,
     output::Cut,
     running::{End, Running},
 };
@@ -16,19 +17,23 @@ const NOTHING: &str = "no output";
 pub(super) fn result(running: &Running, end: Option<End>, job: Option<&str>, dir: &Path) -> ToolOutput {
     let mut all = running.output();
     let lost = all.lost_bytes();
-    let note = end.and_then(note);
-    for note in note.iter().map(String::as_str).chain(running.restored()) {
-        line(&mut all, note);
+    let refused = refused(running);
+    let notes = [end.and_then(note), refused_line(&refused), running.restored().map(str::to_owned)];
+    for note in notes.into_iter().flatten() {
+        line(&mut all, &note);
     }
-    let printed = !running.output().is_empty();
-    let body = if printed || note.is_some() || running.restored().is_some() {
-        all.show()
-    } else {
-        NOTHING.to_owned()
-    };
+    let body = if all.is_empty() { NOTHING.to_owned() } else { all.show() };
     let gap = if body.ends_with('\n') { "" } else { "\n" };
     let text = format!("{body}{gap}<cwd>{}</cwd>", dir.display());
     ToolOutput::text(text).with_metadata(metadata(running, end, job, lost))
+}
+
+fn refused(running: &Running) -> Vec<String> {
+    running.enforced.as_ref().map(Enforced::refused).unwrap_or_default()
+}
+
+fn refused_line(refused: &[String]) -> Option<String> {
+    (!refused.is_empty()).then(|| format!("refused by the sandbox: {}", refused.join("; ")))
 }
 
 /// The end of a command, unless it was a success.
@@ -64,6 +69,7 @@ pub(super) fn metadata(running: &Running, end: Option<End>, job: Option<&str>, l
         "dropped_bytes": lost,
         "job": job,
         "sandbox": running.enforced,
+        "refused": refused(running),
         "restored": running.restored(),
         "changed": running.changed(),
     })

@@ -183,3 +183,126 @@ async fn sandbox_a_root_that_holds_the_home_directory_is_refused() {
     assert_eq!(Sandbox::read_only("/no/such/place").unwrap_err().kind(), ErrorKind::NotFound);
     assert_eq!(Sandbox::read_only("/etc/passwd").unwrap_err().kind(), ErrorKind::InvalidInput);
 }
+
+#[tokio::test]
+async fn attack_26_a_place_that_a_command_replaced_by_a_link_leads_nowhere() {
+    for backend in backends().await {
+        for write in [true, false] {
+            let place = Place::new();
+            std::fs::create_dir_all(place.root().join("sub/cache")).unwrap();
+            let hidden = place.outside.path().join("cache");
+            std::fs::create_dir(&hidden).unwrap();
+            std::fs::write(hidden.join("secret"), "hidden").unwrap();
+            let cache = place.root().join("sub/cache");
+            let sandbox = if write {
+                place.write(backend).writing(&cache)
+            } else {
+                // The commands of another sandbox can write to the whole root.
+                place.read(backend).writing(&cache)
+            };
+            let fine = place.run(&sandbox, "echo fine > sub/cache/file && cat sub/cache/file").await;
+            assert_eq!(fine.out, "fine", "{backend:?} {fine:?}");
+            // A link relative to the root leads out of it as well as an absolute one.
+            let name = place.outside.path().file_name().unwrap().to_string_lossy().into_owned();
+            let swap = format!("mv sub old && ln -s ../{name} sub && mkdir -p /tmp/{name}/cache; ls -d sub");
+            let swapped = place.run(&place.write(backend), &swap).await;
+            assert_eq!(swapped.out, "sub", "{backend:?} {swapped:?}");
+            let script =
+                "cat sub/cache/secret; echo evil > sub/cache/new; cat sub/cache/secret $OUT/cache/secret";
+            let started = sandbox
+                .spawn("/bin/bash", |command| {
+                    command
+                        .arg("-c")
+                        .arg(script)
+                        .env("OUT", place.outside.path())
+                        .stdout(std::process::Stdio::piped())
+                })
+                .await;
+            match started {
+                Ok((child, enforced)) => {
+                    let output = child.wait_with_output().await.unwrap();
+                    assert!(output.stdout.is_empty(), "{backend:?} {write} {output:?}");
+                    enforced.restore().await.unwrap();
+                }
+                Err(error) => {
+                    assert_eq!(
+                        (error.kind(), write),
+                        (entourage_core::ErrorKind::Conflict, false),
+                        "{error}"
+                    );
+                }
+            }
+            let names: Vec<_> =
+                std::fs::read_dir(&hidden).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+            assert_eq!(names, ["secret"], "{backend:?} {write}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn attack_26_a_root_that_became_a_link_is_no_root_any_more() {
+    for backend in backends().await {
+        let place = Place::new();
+        let inner = place.root().join("inner");
+        std::fs::create_dir(&inner).unwrap();
+        let sandbox = Sandbox::workspace_write(&inner).unwrap().backend(backend);
+        assert_eq!(place.run(&sandbox, "echo fine > file; cat file").await.out, "fine");
+        std::fs::rename(&inner, place.root().join("old")).unwrap();
+        std::os::unix::fs::symlink(place.outside.path(), &inner).unwrap();
+        let error =
+            sandbox.spawn("/bin/sh", |command| command.args(["-c", "echo x > new"])).await.unwrap_err();
+        assert_eq!(error.kind(), entourage_core::ErrorKind::Conflict, "{error}");
+        assert!(!place.outside.path().join("new").exists() && !place.outside.path().join(".git").exists());
+    }
+}
+
+#[tokio::test]
+async fn sandbox_a_place_that_is_made_anew_is_open_to_bubblewrap() {
+    for backend in backends().await.into_iter().filter(|backend| *backend == Backend::Bubblewrap) {
+        let place = Place::new();
+        let settings = place.outside.path().join("settings");
+        std::fs::write(&settings, "one").unwrap();
+        let sandbox = place.write(backend).reading(&settings);
+        // By the descriptor of a directory a command could climb out.
+        let script = "cat $OUT/settings; for fd in /proc/self/fd/*; do [ ! -d $fd ] || echo $fd; done";
+        assert_eq!(place.run(&sandbox, script).await.out, "one");
+        std::fs::write(place.outside.path().join("new"), "two").unwrap();
+        std::fs::rename(place.outside.path().join("new"), &settings).unwrap();
+        assert_eq!(place.run(&sandbox, script).await.out, "two");
+    }
+}
+
+#[tokio::test]
+async fn attack_26_directories_above_a_place_are_not_moved_away() {
+    for backend in backends().await.into_iter().filter(|backend| *backend == Backend::Bubblewrap) {
+        // Where the private directory is in a command, so that it could move what is above the root.
+        let above = tempfile::Builder::new().prefix("above-").tempdir_in("/tmp").unwrap();
+        let root = above.path().join("one/two/root");
+        std::fs::create_dir_all(root.join("sub/deep/settings")).unwrap();
+        let sandbox = Sandbox::workspace_write(&root)
+            .unwrap()
+            .backend(backend)
+            .protecting("sub/deep/settings")
+            .protecting("sub/deep/new");
+        let place = Place::new();
+        let top = above.path().display();
+        let script = format!(
+            "mv {top} /tmp/x; mv {top}/one {top}/x; rm -rf {top}; mv sub x; mv sub/deep sub/x; echo evil > sub/deep/new;
+             echo evil > sub/deep/settings/evil; touch sub/deep/fine sub/fine; ls -A . sub sub/deep sub/deep/settings; pwd"
+        );
+        for _ in 0..2 {
+            let ran = place.run(&sandbox, &script).await;
+            assert!(ran.out.ends_with(&format!("\n{}", root.display())), "{ran:?}");
+            assert!(ran.changed.is_empty() && ran.enforced.watched.is_empty(), "{ran:?}");
+        }
+        let names = |at: &str| {
+            let entries = std::fs::read_dir(root.join(at)).unwrap();
+            let mut names: Vec<_> =
+                entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+            names.sort();
+            names.join(" ")
+        };
+        let found = ["", "sub", "sub/deep", "sub/deep/settings"].map(names);
+        assert_eq!(found, ["sub", "deep fine", "fine settings", ""]);
+    }
+}

@@ -58,6 +58,7 @@ async fn commands_reach_the_hosts_of_their_sandbox_through_the_proxy() {
     assert_eq!(ran.enforced.hosts, ["127.0.0.1", "a.example"]);
     assert!(!ran.enforced.network, "{ran:?}");
     assert_eq!(ran.enforced.backend, Backend::Bubblewrap);
+    assert!(ran.enforced.refused().is_empty());
     // The variables name the proxy, and a body passes.
     let body = format!("NO_PROXY= no_proxy= curl -sS -d @inside http://127.0.0.1:{port}/");
     let ran = place.run(&sandbox, &body).await;
@@ -108,6 +109,8 @@ async fn attack_34_a_host_that_leads_to_this_machine_is_refused() {
     let script = raw(&format!("CONNECT localhost:{port} HTTP/1.1\r\n\r\n"));
     let ran = place.run(&sandbox, &script).await;
     assert!(ran.out.starts_with("HTTP/1.1 403") && ran.out.contains("list the address"), "{ran:?}");
+    let refused = ran.enforced.refused();
+    assert!(refused.len() == 1 && refused.iter().all(|why| ran.out.contains(why)), "{refused:?}");
     let both = place.write(Backend::Any).hosts(["localhost", "127.0.0.1", "::1"]);
     let ran = place.run(&both, &script.replace("timeout 5 cat", "head -1")).await;
     assert!(ran.out.starts_with("HTTP/1.1 200"), "{ran:?}");
@@ -251,6 +254,21 @@ async fn many_connections_wait_for_their_turn_and_the_proxy_ends_with_its_comman
 }
 
 #[tokio::test]
+async fn clients_that_gave_up_do_not_keep_the_proxy_from_others() {
+    let Some((place, sandbox)) = place(&["127.0.0.1"]).await else { return };
+    let (silent, port) = (TcpListener::bind("127.0.0.1:0").unwrap(), server());
+    let deaf = silent.local_addr().unwrap().port();
+    // The listener takes connections and nobody answers; each client says all, and is gone.
+    let script = format!(
+        "for i in {{1..100}}; do (exec 3<>/dev/tcp/127.0.0.1/3128
+         printf 'GET http://127.0.0.1:{deaf}/ HTTP/1.1\\r\\n\\r\\n' >&3; sleep 0.3) & done; wait
+         curl -sS -m 60 --noproxy '' http://127.0.0.1:{port}/ | head -1"
+    );
+    let ran = place.run(&sandbox, &script).await;
+    assert_eq!(ran.out, "GET / HTTP/1.1", "{ran:?}");
+}
+
+#[tokio::test]
 #[ignore = "runs in a process of its own"]
 async fn a_start_that_is_dropped_at_any_poll_leaves_nothing() {
     let Some((place, sandbox)) = place(&["127.0.0.1"]).await else { return };
@@ -269,9 +287,10 @@ async fn a_start_that_is_dropped_at_any_poll_leaves_nothing() {
             start.as_mut().poll(cx).map(Some)
         });
         if let Some(started) = ended.await {
-            let (mut child, _) = started.unwrap();
+            let (mut child, enforced) = started.unwrap();
             Sandbox::kill_tree(&child);
             child.wait().await.unwrap();
+            enforced.restore().await.unwrap();
             break;
         }
         polls += 1;

@@ -6,6 +6,7 @@ use std::{
     os::unix::fs::{MetadataExt, PermissionsExt, symlink},
     path::{Path, PathBuf},
     process::Stdio,
+    sync::Arc,
     time::Duration,
 };
 
@@ -191,6 +192,97 @@ async fn attack_22_commands_of_another_sandbox_wait_for_the_root() {
     first.end().await;
     second.await.end().await;
     assert!(!place.root().join(".git/hooks/new").exists());
+}
+
+/// True where bubblewrap works.
+async fn has_bubblewrap() -> bool {
+    backends().await.contains(&Backend::Bubblewrap)
+}
+
+#[tokio::test]
+async fn attack_22_two_sandboxes_in_one_root_keep_each_others_protection() {
+    if !has_bubblewrap().await {
+        return;
+    }
+    for (first_ends_first, differ) in [(true, false), (false, false), (true, true), (false, true)] {
+        let place = Place::new();
+        let one = place.write(Backend::Bubblewrap);
+        let other = place.write(Backend::Bubblewrap);
+        let other = if differ { other.protecting("sub/settings").unprotected(".envrc") } else { other };
+        let first = Held::start(&one, "true").await;
+        let second = Held::start(&other, "true").await;
+        let (ends, mut goes_on) = if first_ends_first { (first, second) } else { (second, first) };
+        assert_eq!(ends.end().await, [] as [PathBuf; 0]);
+        let script = "mkdir -p .git/hooks; echo evil > .git/hooks/pre-commit; echo evil > .mcp.json; mkdir -p .vscode/x";
+        let (mut child, enforced) =
+            one.spawn("/bin/bash", |command| command.arg("-c").arg(script)).await.unwrap();
+        child.wait().await.unwrap();
+        for path in [".git/hooks", ".vscode/x"] {
+            assert!(!place.root().join(path).exists(), "{path} while others run {first_ends_first} {differ}");
+        }
+        assert!(!place.root().join(".mcp.json").is_file(), "{first_ends_first} {differ}");
+        assert_eq!(enforced.restore().await.unwrap(), [] as [PathBuf; 0]);
+        let stdin = goes_on.child.stdin.take().unwrap();
+        drop(stdin);
+        goes_on.child.wait().await.unwrap();
+        assert_eq!(goes_on.enforced.restore().await.unwrap(), [] as [PathBuf; 0]);
+        let names: Vec<_> =
+            fs::read_dir(place.root()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(names, ["inside"], "{first_ends_first} {differ}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn attack_22_commands_of_two_sandboxes_in_one_root_all_start() {
+    if !has_bubblewrap().await {
+        return;
+    }
+    let place = Arc::new(Place::new());
+    let many = |place: Arc<Place>| async move {
+        let sandbox = place.write(Backend::Bubblewrap);
+        for _ in 0..30 {
+            // Both begin anew again and again, at the same time too.
+            let ran = place.run(&sandbox, "echo on").await;
+            assert_eq!((ran.out.as_str(), ran.changed.as_slice()), ("on", &[] as &[PathBuf]), "{ran:?}");
+        }
+    };
+    let (one, other) = (tokio::spawn(many(Arc::clone(&place))), tokio::spawn(many(Arc::clone(&place))));
+    one.await.unwrap();
+    other.await.unwrap();
+    assert_eq!(fs::read_dir(place.root()).unwrap().count(), 1);
+}
+
+#[tokio::test]
+async fn attack_22_a_command_of_landlock_waits_for_those_of_bubblewrap() {
+    if !has_bubblewrap().await {
+        return;
+    }
+    let place = Place::new();
+    let first = Held::start(&place.write(Backend::Bubblewrap), "true").await;
+    let other = place.write(Backend::Landlock);
+    let second = Held::start(&other, "echo evil > .envrc");
+    tokio::pin!(second);
+    assert!(tokio::time::timeout(Duration::from_millis(300), &mut second).await.is_err());
+    assert_eq!(first.end().await, [] as [PathBuf; 0]);
+    assert_eq!(second.await.end().await, [PathBuf::from(".envrc")]);
+}
+
+#[tokio::test]
+async fn places_of_mounts_that_a_killed_program_left_are_removed_if_they_are_empty() {
+    for backend in backends().await {
+        let place = Place::new();
+        for name in [".git", ".vscode", ".idea"] {
+            fs::create_dir(place.root().join(name)).unwrap();
+        }
+        for name in [".git", ".vscode"] {
+            fs::set_permissions(place.root().join(name), PermissionsExt::from_mode(0o1700)).unwrap();
+        }
+        fs::write(place.root().join(".vscode/settings.json"), "a person's").unwrap();
+        let ran = place.run(&place.write(backend), "true").await;
+        assert!(ran.changed.is_empty(), "{backend:?} {ran:?}");
+        let left = [".git", ".vscode/settings.json", ".idea"].map(|name| place.root().join(name).exists());
+        assert_eq!(left, [false, true, true], "{backend:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,19 +1,27 @@
 //! Bubblewrap: the program `bwrap`, and the arguments that make it a sandbox.
 
 use std::{
-    ffi::{OsStr, OsString},
-    fs,
+    collections::BTreeSet,
+    fs, io,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
+use command_fds::CommandFdExt;
 use entourage_core::{Error, ErrorKind};
 
 use super::{
+    arguments::{Arguments, Ready},
     listener::OPENERS,
     places::{self, Closed, Open},
 };
-use crate::sandbox::settings::{Level, Network, Settings};
+use crate::sandbox::{
+    resolved::{Place, Places},
+    settings::{Level, Network, Settings},
+};
+
+/// The name of the private directory in a command.
+const TEMP: &str = "/tmp";
 
 /// The most bytes of what `bwrap` says that an error repeats.
 const SAID: usize = 300;
@@ -22,7 +30,7 @@ const SAID: usize = 300;
 #[derive(Debug)]
 pub(super) struct Bubblewrap {
     pub(super) program: PathBuf,
-    pub(super) arguments: Vec<OsString>,
+    arguments: Arguments,
     /// The beginning of each command, where it needs a listener.
     pub(super) opener: Vec<&'static str>,
     /// Places of `/etc` that are hidden.
@@ -30,45 +38,47 @@ pub(super) struct Bubblewrap {
 }
 
 impl Bubblewrap {
-    /// The arguments that hide the secrets of `/etc`, those that are gone left out.
-    pub(super) fn masks(&self) -> Vec<OsString> {
-        let mut made = Made::default();
+    /// The arguments for one command, but for protected paths and the filter.
+    pub(super) fn ready(&self) -> Result<Ready, Error> {
+        let mut ready = self.arguments.ready()?;
         for Closed { path, is_directory } in
             self.closed.iter().filter(|one| one.path.symlink_metadata().is_ok())
         {
-            if *is_directory {
-                made.empty(path);
-            } else {
-                made.three("--ro-bind", Path::new("/dev/null"), path);
-            }
+            if *is_directory { ready.empty(path) } else { ready.nothing(path) }
         }
-        made.0
+        Ok(ready)
     }
 
     /// Runs a command under bubblewrap that has to succeed.
     fn tries(&self, command: &[&str]) -> Result<(), Error> {
+        let ready = self.ready()?;
         let tried = Command::new(&self.program)
-            .args(&self.arguments)
-            .args(self.masks())
+            .args(ready.words)
             .arg("--")
             .args(command)
             .stdin(Stdio::null())
             .current_dir("/")
+            .preserved_fds(ready.files)
             .output()
             .map_err(|error| unsupported("bubblewrap does not start").caused_by(error))?;
         if tried.status.success() {
             return Ok(());
         }
         let said: String = String::from_utf8_lossy(&tried.stderr).chars().take(SAID).collect();
+        let hint = if said.contains("bind-fd") {
+            "update it to one that has `--bind-fd` (0.10, or 0.8 with the fixes of a distribution)"
+        } else {
+            "allow user namespaces"
+        };
         Err(unsupported(format!(
-            "bubblewrap does not work here: {}; allow user namespaces, or use another backend",
+            "bubblewrap does not work here: {}; {hint}, or use another backend",
             said.trim()
         )))
     }
 }
 
 /// Finds bubblewrap and tries it.
-pub(super) fn find(settings: &Settings, temp: &Path) -> Result<Bubblewrap, Error> {
+pub(super) fn find(settings: &Settings, places: &Places, temp: &Place) -> Result<Bubblewrap, Error> {
     let program = settings.bubblewrap.clone().or_else(|| in_path(settings)).ok_or_else(|| {
         unsupported(
             "bubblewrap is not installed; install it (the program is `bwrap`), or use another backend",
@@ -81,7 +91,8 @@ pub(super) fn find(settings: &Settings, temp: &Path) -> Result<Bubblewrap, Error
         )));
     }
     let closed = if settings.level == Level::Full { Vec::new() } else { Open::etc().closed };
-    let mut found = Bubblewrap { arguments: arguments(settings, temp)?, opener: Vec::new(), program, closed };
+    let mut found =
+        Bubblewrap { arguments: arguments(settings, places, temp)?, opener: Vec::new(), program, closed };
     found.tries(&["/bin/sh", "-c", ":"])?;
     if let Network::Hosts(_) = settings.network {
         let opener = OPENERS
@@ -115,18 +126,18 @@ fn in_path(settings: &Settings) -> Option<PathBuf> {
         .find(|program| program.is_file())
 }
 
-fn arguments(settings: &Settings, temp: &Path) -> Result<Vec<OsString>, Error> {
-    let mut made = Made::default();
+fn arguments(settings: &Settings, found: &Places, temp: &Place) -> Result<Arguments, Error> {
+    let mut made = Arguments::default();
     // Without `--new-session`: until the process in the name space dies with its parent, it is ended by its group. The
     // filter refuses typing into the terminal.
     made.flags(&["--unshare-all", "--die-with-parent", "--cap-drop", "ALL"]);
     if settings.network == Network::All {
         made.flags(&["--share-net"]);
     }
-    let Some(root) = settings.level.root() else {
+    let Some(root) = &found.root else {
         made.flags(&["--dev-bind", "/", "/", "--proc", "/proc"]);
         close_machine(&mut made);
-        return Ok(made.0);
+        return Ok(made);
     };
     for path in places::PROGRAMS.iter().map(Path::new) {
         match fs::read_link(path) {
@@ -143,71 +154,43 @@ fn arguments(settings: &Settings, temp: &Path) -> Result<Vec<OsString>, Error> {
     }
     made.flags(&["--proc", "/proc", "--dev", "/dev"]);
     close_machine(&mut made);
-    made.three("--bind", temp, Path::new("/tmp"));
-    for path in &settings.reading {
-        made.bind("--ro-bind", &known(path)?);
+    made.place("--bind-fd", temp.clone(), Path::new(TEMP));
+    for (directory, at) in below_temp(found, temp)? {
+        made.place("--bind-fd", directory, &at);
     }
+    let mut place = |flag, place: &Place| made.place(flag, place.clone(), &place.name);
+    found.reading.iter().for_each(|it| place("--ro-bind-fd", it));
     let writes = matches!(settings.level, Level::WorkspaceWrite(_));
-    made.bind(if writes { "--bind" } else { "--ro-bind" }, root);
-    for path in &settings.writing {
-        made.bind("--bind", &known(path)?);
-    }
+    place(if writes { "--bind-fd" } else { "--ro-bind-fd" }, root);
+    found.writing.iter().for_each(|it| place("--bind-fd", it));
     // What bubblewrap itself made lies in memory, and could be written.
     made.flags(&["--remount-ro", "/dev", "--remount-ro", "/"]);
-    Ok(made.0)
+    Ok(made)
+}
+
+/// Directories of the private one in which places are mounted, with their names. They are mounts of their own, which no
+/// command can move away.
+fn below_temp(found: &Places, temp: &Place) -> Result<Vec<(Place, PathBuf)>, Error> {
+    let mut names = BTreeSet::new();
+    for place in found.root.iter().chain(&found.reading).chain(&found.writing) {
+        let above = place.name.ancestors().skip(1);
+        names.extend(above.filter(|path| path.starts_with(TEMP) && *path != Path::new(TEMP)));
+    }
+    let made = names.into_iter().map(|name| {
+        let at = temp.at.join(name.strip_prefix(TEMP).unwrap_or(name));
+        fs::create_dir_all(&at)?;
+        Ok((Place { name: name.to_owned(), at }, name.to_owned()))
+    });
+    made.collect::<io::Result<_>>().map_err(|error| {
+        Error::new(ErrorKind::Io, "the sandbox's temporary directory cannot be prepared").caused_by(error)
+    })
 }
 
 /// Makes what is set for the whole machine read-only, where the user root could write, and hides the terminal.
-fn close_machine(made: &mut Made) {
+fn close_machine(made: &mut Arguments) {
     for path in ["/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs"] {
         made.bind("--ro-bind-try", Path::new(path));
     }
     // A command must not write to the person's terminal, nor read from it.
     made.three("--dev-bind-try", Path::new("/dev/null"), Path::new("/dev/tty"));
-}
-
-/// A path of the settings with its name as an absolute one.
-fn known(path: &Path) -> Result<PathBuf, Error> {
-    let missing = |error| {
-        let message = format!(
-            "`{}` of the sandbox's settings cannot be opened; create it, or leave it out",
-            path.display()
-        );
-        Error::new(ErrorKind::NotFound, message).caused_by(error)
-    };
-    path.metadata().map_err(missing)?;
-    std::path::absolute(path).map_err(missing)
-}
-
-/// Arguments in the making.
-#[derive(Default)]
-struct Made(Vec<OsString>);
-
-impl Made {
-    fn flags(&mut self, flags: &[&str]) {
-        self.0.extend(flags.iter().map(OsString::from));
-    }
-
-    fn three(&mut self, flag: &str, from: &Path, to: &Path) {
-        self.0.extend([OsStr::new(flag), from.as_os_str(), to.as_os_str()].map(OsStr::to_owned));
-    }
-
-    /// Mounts an empty directory that stays so.
-    fn empty(&mut self, path: &Path) {
-        for flag in ["--tmpfs", "--remount-ro"] {
-            self.0.extend([OsStr::new(flag), path.as_os_str()].map(OsStr::to_owned));
-        }
-    }
-
-    fn bind(&mut self, flag: &str, path: &Path) {
-        self.three(flag, path, path);
-    }
-}
-
-/// The arguments that keep protected paths as they are: those that exist, and those that do not.
-pub(super) fn protect(root: &Path, mounted: &[PathBuf], masked: &[PathBuf]) -> Vec<OsString> {
-    let mut made = Made::default();
-    mounted.iter().for_each(|path| made.bind("--ro-bind", &root.join(path)));
-    masked.iter().for_each(|path| made.empty(&root.join(path)));
-    made.0
 }

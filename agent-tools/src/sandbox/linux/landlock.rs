@@ -1,16 +1,22 @@
 //! Landlock: rules on files, signals and sockets that a thread takes on, and every process that it starts.
 
-use std::path::{Path, PathBuf};
+use std::{os::fd::OwnedFd, path::PathBuf};
 
 use entourage_core::{Error, ErrorKind};
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus, PathBeneath, PathFd,
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus, PathBeneath,
     Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope, make_bitflags,
 };
-use rustix::thread::{CapabilitySet, CapabilitySets};
+use rustix::{
+    fs::{FileType, Mode, OFlags},
+    thread::{CapabilitySet, CapabilitySets},
+};
 
 use super::places::{self, Open};
-use crate::sandbox::settings::{Level, Network, Settings};
+use crate::sandbox::{
+    resolved::{Place, Places},
+    settings::{Level, Network, Settings},
+};
 
 /// The newest interface that was tested here. Rights of newer ones stay as they are.
 const TESTED: ABI = ABI::V7;
@@ -33,7 +39,7 @@ pub(super) struct Held {
 }
 
 /// The rules of a sandbox. Without `best_effort`, a kernel that lacks a part of them is an error.
-pub(super) fn rules(settings: &Settings, temp: &Path) -> Result<RulesetCreated, Error> {
+pub(super) fn rules(settings: &Settings, found: &Places, temp: &Place) -> Result<RulesetCreated, Error> {
     if let Network::Hosts(_) = settings.network {
         let message =
             "Landlock cannot keep commands to some hosts; install bubblewrap for that, or leave out `hosts`";
@@ -54,48 +60,47 @@ pub(super) fn rules(settings: &Settings, temp: &Path) -> Result<RulesetCreated, 
     if settings.network == Network::None {
         ruleset = ruleset.handle_access(AccessNet::from_all(TESTED)).map_err(missing)?;
     }
-    let Some(root) = settings.level.root() else { return ruleset.create().map_err(missing) };
+    let Some(root) = &found.root else { return ruleset.create().map_err(missing) };
     ruleset = ruleset.handle_access(AccessFs::from_all(TESTED)).map_err(missing)?;
     let mut created = ruleset.create().map_err(missing)?;
-    for (path, access, needed) in grants(settings, root, temp) {
-        let opened = match PathFd::new(&path) {
-            Ok(opened) => opened,
-            Err(_) if !needed => continue,
-            Err(error) => {
-                let message = format!(
-                    "`{}` of the sandbox's settings cannot be opened; create it, or leave it out",
-                    path.display()
-                );
-                return Err(Error::new(ErrorKind::NotFound, message).caused_by(error));
-            }
-        };
-        let access = if path.is_dir() { access } else { access & AccessFs::from_file(TESTED) };
-        created = created.add_rule(PathBeneath::new(opened, access)).map_err(missing)?;
+    let mut grant = |opened: OwnedFd, access| -> Result<(), Error> {
+        let is_directory = rustix::fs::fstat(&opened)
+            .is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Directory);
+        let access = if is_directory { access } else { access & AccessFs::from_file(TESTED) };
+        (&mut created).add_rule(PathBeneath::new(opened, access)).map(drop).map_err(missing)
+    };
+    for (path, access) in of_the_system(settings) {
+        if let Ok(opened) = rustix::fs::open(&path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
+            grant(opened, access)?;
+        }
+    }
+    let (read, write) = (AccessFs::from_read(TESTED), write());
+    let at_root = if matches!(settings.level, Level::WorkspaceWrite(_)) { write } else { read };
+    let reading = found.reading.iter().map(|place| (place, read));
+    let writing = found.writing.iter().map(|place| (place, write));
+    for (place, access) in [(root, at_root), (temp, write)].into_iter().chain(reading).chain(writing) {
+        grant(place.open(OFlags::PATH)?, access)?;
     }
     Ok(created)
 }
 
-/// Each place with its rights, and whether it has to exist.
-fn grants(settings: &Settings, root: &Path, temp: &Path) -> Vec<(PathBuf, BitFlags<AccessFs>, bool)> {
+fn write() -> BitFlags<AccessFs> {
+    AccessFs::from_all(TESTED) & !make_bitflags!(AccessFs::{MakeChar | MakeBlock | IoctlDev})
+}
+
+/// Places of the system with their rights. One that is missing is left out.
+fn of_the_system(settings: &Settings) -> Vec<(PathBuf, BitFlags<AccessFs>)> {
     let read = AccessFs::from_read(TESTED);
-    let write = AccessFs::from_all(TESTED) & !make_bitflags!(AccessFs::{MakeChar | MakeBlock | IoctlDev});
-    let list = BitFlags::from(AccessFs::ReadDir);
     let device = make_bitflags!(AccessFs::{ReadFile | WriteFile | Truncate | IoctlDev});
-    let mut grants = Vec::new();
     let system = places::PROGRAMS.iter().chain(places::MACHINE).chain(&["/proc"]);
-    grants.extend(system.map(|path| (PathBuf::from(path), read, false)));
-    grants.extend(Open::etc().paths.into_iter().map(|path| (path, read, false)));
-    grants.push((PathBuf::from("/etc"), list, false));
-    grants.extend(places::DEVICES.iter().map(|path| (PathBuf::from(path), device, false)));
+    let mut places: Vec<_> = system.map(|path| (PathBuf::from(path), read)).collect();
+    places.extend(Open::etc().paths.into_iter().map(|path| (path, read)));
+    places.push((PathBuf::from("/etc"), AccessFs::ReadDir.into()));
+    places.extend(places::DEVICES.iter().map(|path| (PathBuf::from(path), device)));
     if settings.network == Network::All {
-        grants.extend(places::resolver().map(|path| (path, read, false)));
+        places.extend(places::resolver().map(|path| (path, read)));
     }
-    let at_root = if matches!(settings.level, Level::WorkspaceWrite(_)) { write } else { read };
-    grants.push((root.to_owned(), at_root, true));
-    grants.push((temp.to_owned(), write, true));
-    grants.extend(settings.reading.iter().map(|path| (path.clone(), read, true)));
-    grants.extend(settings.writing.iter().map(|path| (path.clone(), write, true)));
-    grants
+    places
 }
 
 /// Confines the calling thread, for good.

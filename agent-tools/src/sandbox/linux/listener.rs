@@ -28,21 +28,26 @@ const DESCRIPTORS: std::ops::Range<i32> = 3..64;
 /// It ends after 20 s if this program is killed meanwhile.
 #[derive(Debug)]
 pub(super) struct Opener {
-    /// The program and its options.
+    /// The interpreter with its options, and what comes before it.
     pub(super) program: &'static [&'static str],
     pub(super) script: &'static str,
     /// A script that tells by its exit code if the interpreter has what it needs.
     pub(super) trial: &'static str,
 }
 
+/// Keeps from perl the variables that it reads, under other names. The script gives them back to the command.
+const WITHOUT_PERLS_VARIABLES: &str = "for v in PERL5OPT PERL5LIB PERLLIB PERL5DB PERL_UNICODE PERL_BADLANG;do \
+    eval \"[ \\\"\\${$v+x}\\\" ]&&export SANDBOX_$v=\\\"\\$$v\\\"\";unset $v;done;PERL_BADLANG=0 exec \"$0\" \"$@\"";
+
 pub(super) const OPENERS: [Opener; 2] = [
     Opener {
-        program: &["/usr/bin/perl", "-MSocket", "-e"],
+        program: &["/bin/sh", "-c", WITHOUT_PERLS_VARIABLES, "/usr/bin/perl", "-MSocket", "-e"],
         script: "alarm 20;socket(L,AF_INET,SOCK_STREAM,0)&&setsockopt(L,SOL_SOCKET,SO_REUSEADDR,1)\
             &&bind(L,$a=pack_sockaddr_in(3128,INADDR_LOOPBACK))&&listen(L,128)\
             &&socket(C,AF_INET,SOCK_STREAM,0)&&connect(C,$a)&&sysread(C,$b,1)\
             or print(STDERR \"sandbox: no listener for the proxy: $!\\n\"),exit 1;\
-            alarm 0;exec{$ARGV[0]}@ARGV;print STDERR \"sandbox: $ARGV[0] cannot be started: $!\\n\";exit 1",
+            alarm 0;delete$ENV{PERL_BADLANG};/^SANDBOX_(PERL.+)/&&($ENV{$1}=delete$ENV{$_})for keys%ENV;\
+            exec{$ARGV[0]}@ARGV;print STDERR \"sandbox: $ARGV[0] cannot be started: $!\\n\";exit 1",
         trial: "1",
     },
     Opener {
@@ -132,6 +137,9 @@ mod tests {
 
     use super::*;
 
+    const SHOW: &str =
+        "echo \"$0 $1 $PERL5OPT $PERL_UNICODE ${PERL_BADLANG-none}$(env | grep SANDBOX_)\"; kill -PIPE $$";
+
     #[tokio::test]
     async fn each_interpreter_opens_a_listener_and_becomes_the_command() {
         for opener in OPENERS {
@@ -142,7 +150,7 @@ mod tests {
                 println!("SKIPPED: no bwrap");
                 return;
             };
-            if !opener.program.first().is_some_and(|program| there(program)) {
+            if !opener.program.iter().filter(|word| word.starts_with('/')).all(|program| there(program)) {
                 println!("SKIPPED: no {:?}", opener.program);
                 continue;
             }
@@ -150,18 +158,18 @@ mod tests {
                 let mut bare = tokio::process::Command::new(bubblewrap);
                 bare.args(["--unshare-all", "--die-with-parent", "--ro-bind", "/", "/", "--proc", "/proc"]);
                 bare.args(["--dev", "/dev", "--"]).args(opener.program).args(command);
+                bare.env("PERL5OPT", "-MNo::Such").env("PERL_UNICODE", "SDA").env("LC_ALL", "xx_YY.UTF-8");
                 bare.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
             };
             assert!(start(&[opener.trial]).wait().await.unwrap().success(), "{opener:?}");
-            let mut child =
-                start(&[opener.script, "/bin/sh", "-c", "echo \"$0 $1\"; kill -PIPE $$", "a  b", "-c"]);
+            let mut child = start(&[opener.script, "/bin/sh", "-c", SHOW, "a  b", "-c"]);
             let (listener, child) =
                 tokio::task::spawn_blocking(move || (take(&mut child), child)).await.unwrap();
             assert_eq!(listener.unwrap().local_addr().unwrap().port(), PORT);
             let output = child.wait_with_output().await.unwrap();
             assert_eq!(
                 (output.stdout.as_slice(), output.status.code()),
-                (&b"a  b -c\n"[..], Some(141)),
+                (&b"a  b -c -MNo::Such SDA none\n"[..], Some(141)),
                 "{output:?}"
             );
             let mut child = start(&[opener.script, "/no/such/program"]);

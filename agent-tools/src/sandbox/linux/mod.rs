@@ -3,6 +3,7 @@
 //! With Landlock, a thread takes the rules on itself, starts the command and ends. Both the rules and the filter belong
 //! to a thread and to all that it starts, so the other threads of this program stay free.
 
+mod arguments;
 mod bubblewrap;
 mod filter;
 mod git;
@@ -20,7 +21,6 @@ use std::{
     ffi::{OsStr, OsString},
     fs::File,
     io::Write,
-    os::fd::AsRawFd,
     path::Path,
     sync::Arc,
     thread,
@@ -28,8 +28,12 @@ use std::{
 };
 
 use ::landlock::RulesetCreated;
+use command_fds::CommandFdExt;
 use entourage_core::{Error, ErrorKind};
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
+use rustix::{
+    fs::OFlags,
+    process::{Pid, Signal, WaitId, WaitIdOptions},
+};
 use seccompiler::BpfProgram;
 use tempfile::TempDir;
 use tokio::{
@@ -38,17 +42,17 @@ use tokio::{
     sync::oneshot,
 };
 
-use self::{
-    bubblewrap::Bubblewrap,
-    filter::Open,
-    watch::{Plan, Shared},
-};
+use self::{arguments::Ready, bubblewrap::Bubblewrap, filter::Open, watch::Plan};
 use super::{
     Backend, Enforced,
+    resolved::{Base, Place, Places},
     settings::{Level, Network, Settings},
 };
 
-pub(super) use self::{keeper::Keeper, watch::Watch};
+pub(super) use self::{
+    keeper::Keeper,
+    watch::{Shared, Watch},
+};
 
 /// Enough for a thread that starts one program.
 const STACK: usize = 256 << 10;
@@ -64,13 +68,13 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub(super) struct Prepared {
     confinement: Confinement,
     filter: BpfProgram,
-    /// The filter as a file in memory, which no command can change.
+    /// The filter as a file in memory.
     filter_file: File,
     /// The private directory of the commands. Removed with the sandbox.
     temp: TempDir,
     /// `PATH` without directories that the commands cannot read. A shell would find programs there, and stop at them.
     path: Option<OsString>,
-    shared: Arc<Shared>,
+    base: Arc<Base>,
 }
 
 enum Confinement {
@@ -79,12 +83,13 @@ enum Confinement {
 }
 
 impl Prepared {
-    fn new(settings: &Settings) -> Result<Self, Error> {
+    fn new(settings: &Settings, base: Arc<Base>) -> Result<Self, Error> {
         let unusable = |error| {
             Error::new(ErrorKind::Io, "the sandbox's temporary directory cannot be made").caused_by(error)
         };
         let temp = tempfile::Builder::new().prefix("entourage-").tempdir().map_err(unusable)?;
-        let confinement = choose(settings, temp.path())?;
+        let at = std::fs::canonicalize(temp.path()).map_err(unusable)?;
+        let confinement = choose(settings, base.places(settings)?, &Place { name: at.clone(), at })?;
         // Bubblewrap gives the command memory to share of its own.
         let memory = settings.unix_sockets || matches!(confinement, Confinement::Bubblewrap(_));
         let network = settings.network != Network::None;
@@ -95,12 +100,32 @@ impl Prepared {
         );
         filter_file.write_all(&filter::bytes(&filter)).map_err(unusable)?;
         let path = std::env::var_os("PATH").map(|path| places::readable_path(settings, &path));
-        Ok(Self { confinement, filter, filter_file, temp, path, shared: Arc::default() })
+        Ok(Self { confinement, filter, filter_file, temp, path, base })
     }
 
-    /// The filter by a name that a child of this program can open.
-    fn filter_path(&self) -> String {
-        format!("/proc/{}/fd/{}", std::process::id(), self.filter_file.as_raw_fd())
+    /// Looks at the protected paths of a workspace that may be written, and opens the places that are mounted. `None`
+    /// if a command of another sandbox runs in the root. Blocks.
+    fn begin(&self, settings: &Settings) -> Result<Option<(Option<Plan>, Ready)>, Error> {
+        let mut plan = None;
+        if let (Level::WorkspaceWrite(_), Some(root)) = (&settings.level, &self.base.places(settings)?.root) {
+            let opened = root.open(OFlags::RDONLY | OFlags::DIRECTORY)?;
+            let mounts = matches!(self.confinement, Confinement::Bubblewrap(_));
+            plan = watch::plan(&root.at, opened, &settings.protected, mounts, &self.base.shared)?;
+            if plan.is_none() {
+                return Ok(None);
+            }
+        }
+        let Confinement::Bubblewrap(found) = &self.confinement else {
+            return Ok(Some((plan, Ready::default())));
+        };
+        let mut ready = found.ready()?;
+        if let (Some(plan), Some(root)) = (&plan, settings.level.root()) {
+            ready.mount("--bind-fd", root, &plan.above)?;
+            ready.mount("--ro-bind-fd", root, &plan.mounted)?;
+            plan.masked.iter().for_each(|path| ready.empty(&root.join(path)));
+        }
+        ready.filter(&self.filter_file)?;
+        Ok(Some((plan, ready)))
     }
 
     /// The program that begins a session without a terminal, where the rules on files do not close the terminal.
@@ -109,8 +134,8 @@ impl Prepared {
         SETSID.iter().map(Path::new).find(|program| is_open && program.is_file())
     }
 
-    /// The beginning of a command; `set` and the protected paths are still missing.
-    fn command(&self, settings: &Settings, program: OsString, plan: Option<&Plan>) -> (Command, bool) {
+    /// The beginning of a command, and whether another program comes before it.
+    fn command(&self, settings: &Settings, program: OsString, ready: Ready) -> (Command, bool) {
         let limits = limits::script(settings);
         let session = self.session(settings);
         let begin = |program: &OsStr| {
@@ -122,26 +147,20 @@ impl Prepared {
             };
             command
         };
-        let shell = |script: String| {
+        let limited = |program: &OsStr| {
+            if limits.is_empty() {
+                return begin(program);
+            }
             let mut command = begin(limits::SHELL.as_ref());
-            command.arg("-c").arg(script);
+            command.arg("-c").arg(format!("{limits}exec \"$@\"")).arg("sh").arg(program);
             command
         };
         match &self.confinement {
-            Confinement::Landlock(_) if limits.is_empty() => (begin(&program), session.is_some()),
-            Confinement::Landlock(_) => {
-                let mut command = shell(format!("{limits}exec \"$@\""));
-                command.arg("sh").arg(program);
-                (command, true)
-            }
+            Confinement::Landlock(_) => (limited(&program), session.is_some() || !limits.is_empty()),
             Confinement::Bubblewrap(found) => {
-                let mut command = shell(format!("exec 9<\"$0\" || exit 126; {limits}exec \"$@\""));
-                command.arg(self.filter_path()).arg(&found.program);
-                command.args(["--seccomp", "9"]).args(&found.arguments).args(found.masks());
-                if let (Some(plan), Some(root)) = (plan, settings.level.root()) {
-                    command.args(bubblewrap::protect(root, &plan.mounted, &plan.masked));
-                }
-                command.arg("--").args(&found.opener).arg(program);
+                let mut command = limited(found.program.as_os_str());
+                command.args(ready.words).arg("--").args(&found.opener).arg(program);
+                command.as_std_mut().preserved_fds(ready.files);
                 (command, true)
             }
         }
@@ -155,9 +174,9 @@ impl std::fmt::Debug for Prepared {
 }
 
 /// Takes the backend that the settings demand, or the one that can hold more.
-fn choose(settings: &Settings, temp: &Path) -> Result<Confinement, Error> {
-    let landlock = || landlock::rules(settings, temp).map(Confinement::Landlock);
-    let bubblewrap = || bubblewrap::find(settings, temp).map(Confinement::Bubblewrap);
+fn choose(settings: &Settings, places: &Places, temp: &Place) -> Result<Confinement, Error> {
+    let landlock = || landlock::rules(settings, places, temp).map(Confinement::Landlock);
+    let bubblewrap = || bubblewrap::find(settings, places, temp).map(Confinement::Bubblewrap);
     let absent = |error: Error| if error.kind() == ErrorKind::Unsupported { Ok(error) } else { Err(error) };
     match settings.backend {
         Backend::Landlock => landlock(),
@@ -170,10 +189,10 @@ fn choose(settings: &Settings, temp: &Path) -> Result<Confinement, Error> {
 }
 
 /// Resolves the settings, on a thread of its own.
-pub(super) async fn prepare(settings: &Settings) -> Result<Prepared, Error> {
-    let settings = settings.clone();
+pub(super) async fn prepare(settings: &Settings, base: &Arc<Base>) -> Result<Prepared, Error> {
+    let (settings, base) = (settings.clone(), Arc::clone(base));
     let (sender, receiver) = oneshot::channel();
-    on_thread(move || drop(sender.send(Prepared::new(&settings))))?;
+    on_thread(move || drop(sender.send(Prepared::new(&settings, base))))?;
     receiver.await.map_err(|_| ended())?
 }
 
@@ -183,8 +202,8 @@ pub(super) async fn spawn(
     program: OsString,
     set: impl FnOnce(&mut Command) -> &mut Command,
 ) -> Result<(Child, Enforced), Error> {
-    let plan = plan(settings, prepared).await?;
-    let (mut command, indirect) = prepared.command(settings, program, plan.as_ref());
+    let (plan, ready) = begin(settings, prepared).await?;
+    let (mut command, indirect) = prepared.command(settings, program, ready);
     if let Some(root) = settings.level.root() {
         command.current_dir(root);
     }
@@ -207,6 +226,8 @@ pub(super) async fn spawn(
     on_thread(move || {
         let mut started = Started { child: None, enforced: None };
         let result = start(enforced, &mut started, &mut command, &prepared, &handle, best_effort);
+        // It holds the descriptors of all places, and this thread may stay.
+        drop(command);
         let result = result.and_then(|()| open(network, &mut started, &handle));
         let kept = started.keep();
         // Bubblewrap ends with the thread that started it, and takes its filter from this program.
@@ -226,19 +247,16 @@ pub(super) async fn spawn(
     receiver.await.map_err(|_| ended())??.release()
 }
 
-/// Looks at the protected paths of a workspace that may be written.
-async fn plan(settings: &Settings, prepared: &Prepared) -> Result<Option<Plan>, Error> {
-    let Level::WorkspaceWrite(root) = &settings.level else { return Ok(None) };
-    let mounts = matches!(prepared.confinement, Confinement::Bubblewrap(_));
-    let protected = &settings.protected;
+/// Begins a command, once no other sandbox keeps it from its root.
+async fn begin(settings: &Settings, prepared: &Arc<Prepared>) -> Result<(Option<Plan>, Ready), Error> {
     let mut waited = Duration::ZERO;
     loop {
-        let (place, protected, shared) = (root.clone(), protected.clone(), Arc::clone(&prepared.shared));
-        let look = move || watch::plan(&place, &protected, mounts, &shared);
-        match tokio::task::spawn_blocking(look).await.map_err(|_| ended())?? {
-            Some(plan) => return Ok(Some(plan)),
-            None if waited >= PATIENCE => return Err(occupied(root)),
-            None => {}
+        let (begun, known) = (Arc::clone(prepared), settings.clone());
+        let begun = tokio::task::spawn_blocking(move || begun.begin(&known)).await.map_err(|_| ended())??;
+        match (begun, settings.level.root()) {
+            (Some(begun), _) => return Ok(begun),
+            (None, Some(root)) if waited >= PATIENCE => return Err(occupied(root)),
+            (None, _) => {}
         }
         tokio::time::sleep(PAUSE).await;
         waited += PAUSE;
@@ -248,7 +266,7 @@ async fn plan(settings: &Settings, prepared: &Prepared) -> Result<Option<Plan>, 
 fn occupied(root: &Path) -> Error {
     let message = format!(
         "a command of another sandbox runs in `{}`, and with Landlock one could hide its changes of protected paths \
-         behind the other; wait for it, start both by clones of one `Sandbox`, or install bubblewrap",
+         behind the other; wait for it, start both by clones of one `Sandbox`, or use bubblewrap for both",
         root.display()
     );
     Error::new(ErrorKind::Conflict, message).during("sandbox.spawn")
@@ -279,6 +297,7 @@ fn enforced(settings: &Settings, prepared: &Arc<Prepared>, plan: Option<Plan>) -
         read_only,
         watched,
         gaps: Vec::new(),
+        refused: Default::default(),
         watch,
         keeper: None,
         _prepared: Some(Arc::clone(prepared)),
@@ -329,8 +348,9 @@ fn start(
 /// Gives a command whose network is limited to some hosts its way to them.
 fn open(network: Network, started: &mut Started, handle: &Handle) -> Result<Option<proxy::Proxy>, Error> {
     let (Network::Hosts(scope), Some(child)) = (network, &mut started.child) else { return Ok(None) };
+    let refused = started.enforced.as_ref().map(|enforced| enforced.refused.clone()).unwrap_or_default();
     let _entered = handle.enter();
-    proxy::serve(listener::take(child)?, scope).map(Some)
+    proxy::serve(listener::take(child)?, scope, refused).map(Some)
 }
 
 /// A command on its way to the caller. If it does not arrive, it is killed.

@@ -1,8 +1,12 @@
 //! The proxy through which commands reach the hosts of their sandbox, and no others.
 
 use std::{
+    io,
     net::{IpAddr, SocketAddr, TcpListener as StdListener},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -12,24 +16,30 @@ use entourage_core::{
     tool::{Access, Footprint, ToolSpec},
 };
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt, copy, copy_bidirectional, sink},
-    net::{TcpListener, TcpStream, lookup_host},
+    io::{AsyncReadExt, AsyncWriteExt, copy, sink},
+    net::{
+        TcpListener, TcpStream, lookup_host,
+        tcp::{OwnedReadHalf, OwnedWriteHalf},
+    },
     process::Command,
     task::{AbortHandle, JoinSet},
     time::{sleep, timeout},
 };
 
 use super::listener::PORT;
-use crate::address::first_closed;
+use crate::{address::first_closed, sandbox::enforced::Refused};
 
 /// Most connections of a command at a time. More wait.
-const CONNECTIONS: usize = 128;
+const CONNECTIONS: usize = 64;
 /// Most bytes of the head of a request, and most fields in it.
 const HEAD: usize = 16 << 10;
 const FIELDS: usize = 100;
 /// Time for a head to arrive, and for a host to be found and reached.
 const HEAD_TIME: Duration = Duration::from_secs(10);
 const CONNECT_TIME: Duration = Duration::from_secs(30);
+/// Time for which one side may be silent once the other one has said all, and bytes that are read from it at a time.
+const SILENCE: Duration = Duration::from_secs(5);
+const BUFFER: usize = 8 << 10;
 /// Time and bytes for which a refused client may go on to send.
 const LINGER: Duration = Duration::from_secs(1);
 const LINGERING: u64 = 64 << 10;
@@ -58,9 +68,9 @@ impl Drop for Proxy {
 }
 
 /// Starts a proxy on `listener`, which does not block, to the hosts of `scope`. Must be called within a runtime.
-pub(super) fn serve(listener: StdListener, scope: Scope) -> Result<Proxy, Error> {
+pub(super) fn serve(listener: StdListener, scope: Scope, refused: Refused) -> Result<Proxy, Error> {
     let listener = TcpListener::from_std(listener)?;
-    Ok(Proxy(tokio::spawn(accept(listener, Arc::new(Hosts::new(scope)))).abort_handle()))
+    Ok(Proxy(tokio::spawn(accept(listener, Arc::new(Hosts::new(scope, refused)))).abort_handle()))
 }
 
 async fn accept(listener: TcpListener, hosts: Arc<Hosts>) {
@@ -85,14 +95,15 @@ async fn accept(listener: TcpListener, hosts: Arc<Hosts>) {
 struct Hosts {
     scope: Scope,
     spec: ToolSpec,
+    refused: Refused,
 }
 
 impl Hosts {
-    fn new(scope: Scope) -> Self {
+    fn new(scope: Scope, refused: Refused) -> Self {
         let spec = ToolSpec::new("proxy", "", serde_json::Value::Null)
             .with_access(Access::NETWORK)
             .naming_subjects();
-        Self { scope, spec }
+        Self { scope, spec, refused }
     }
 
     fn admit(&self, footprint: &Footprint) -> bool {
@@ -232,7 +243,7 @@ fn authority(text: &str, default: Option<u16>) -> Result<(String, u16), Refusal>
 }
 
 /// Serves one connection.
-async fn relay(mut client: TcpStream, hosts: &Hosts) -> std::io::Result<()> {
+async fn relay(mut client: TcpStream, hosts: &Hosts) -> io::Result<()> {
     let (head, sent) = match timeout(HEAD_TIME, head(&mut client)).await {
         Ok(Ok(read)) => read,
         Ok(Err(refusal)) => return refuse(client, &refusal).await,
@@ -242,6 +253,9 @@ async fn relay(mut client: TcpStream, hosts: &Hosts) -> std::io::Result<()> {
         Ok(target) => hosts.connect(&target).await.map(|server| (server, target.head)),
         Err(refusal) => Err(refusal),
     };
+    if let Err(Refusal::Forbidden(text)) = &reached {
+        hosts.refused.note(text);
+    }
     match reached {
         Err(refusal) => refuse(client, &refusal).await,
         Ok((mut server, head)) => {
@@ -250,7 +264,41 @@ async fn relay(mut client: TcpStream, hosts: &Hosts) -> std::io::Result<()> {
                 Some(head) => server.write_all(&head).await?,
             }
             server.write_all(&sent).await?;
-            copy_bidirectional(&mut client, &mut server).await.map(drop)
+            between(client, server).await
+        }
+    }
+}
+
+/// Passes on what both sides say. A side that has closed looks like one that has said all, so the other one must not
+/// keep the connection by silence.
+async fn between(client: TcpStream, server: TcpStream) -> io::Result<()> {
+    let (from_client, to_client) = client.into_split();
+    let (from_server, to_server) = server.into_split();
+    let heard = AtomicU64::new(0);
+    let (asked, answered) = (pass(from_client, to_server, &heard), pass(from_server, to_client, &heard));
+    tokio::pin!(asked, answered);
+    let mut rest = tokio::select! {
+        end = &mut asked => end.map(|()| answered),
+        end = &mut answered => end.map(|()| asked),
+    }?;
+    loop {
+        let before = heard.load(Ordering::Relaxed);
+        match timeout(SILENCE, &mut rest).await {
+            Ok(end) => return end,
+            Err(_) if heard.load(Ordering::Relaxed) == before => return Err(io::ErrorKind::TimedOut.into()),
+            Err(_) => {}
+        }
+    }
+}
+
+async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, heard: &AtomicU64) -> io::Result<()> {
+    let mut buffer = vec![0; BUFFER];
+    loop {
+        let read = from.read(&mut buffer).await?;
+        heard.fetch_add(1, Ordering::Relaxed);
+        match buffer.get(..read).filter(|read| !read.is_empty()) {
+            Some(read) => to.write_all(read).await?,
+            None => return to.shutdown().await,
         }
     }
 }
@@ -276,7 +324,7 @@ async fn head(client: &mut TcpStream) -> Result<(Vec<u8>, Vec<u8>), Refusal> {
 }
 
 /// Answers, and lets the client finish: an early close would take the answer back.
-async fn refuse(mut client: TcpStream, refusal: &Refusal) -> std::io::Result<()> {
+async fn refuse(mut client: TcpStream, refusal: &Refusal) -> io::Result<()> {
     client.write_all(refusal.response().as_bytes()).await?;
     client.shutdown().await?;
     let mut rest = client.take(LINGERING);
@@ -290,7 +338,8 @@ mod tests {
 
     #[test]
     fn attack_35_one_private_address_closes_a_host_that_has_others() {
-        let hosts = Hosts::new(Scope::all().with_hosts(["a.example", "10.0.0.1", "fd00::1"]));
+        let scope = Scope::all().with_hosts(["a.example", "10.0.0.1", "fd00::1"]);
+        let hosts = Hosts::new(scope, Refused::default());
         let closed = |found: &[&str]| {
             let found: Vec<SocketAddr> =
                 found.iter().map(|it| SocketAddr::new(it.parse().unwrap(), 443)).collect();

@@ -34,15 +34,13 @@ const WORK: u32 = 0o700;
 
 pub(super) struct Restore<'a> {
     root: &'a OwnedFd,
-    /// True if other programs may mount on empty directories and take these away.
-    mounts: bool,
     pub(super) changed: BTreeSet<PathBuf>,
     pub(super) failure: Option<Error>,
 }
 
 impl<'a> Restore<'a> {
-    pub(super) fn below(root: &'a OwnedFd, mounts: bool) -> Self {
-        Self { root, mounts, changed: BTreeSet::new(), failure: None }
+    pub(super) fn below(root: &'a OwnedFd) -> Self {
+        Self { root, changed: BTreeSet::new(), failure: None }
     }
 
     /// Calls `work` while the owner of the root can work in it, whatever a command did to its permissions.
@@ -66,13 +64,6 @@ impl<'a> Restore<'a> {
         }
         if before.is_empty() {
             self.remove(path).unwrap_or_else(|error| self.fail(path, error));
-        }
-        if self.mounts
-            && matches!((before.len(), before.get(path)), (1, Some(Kept::Directory { .. })))
-            && matches!(tree::look(self.root, path), Ok(Found::Nothing))
-        {
-            // It may have been the place of such a mount.
-            return;
         }
         for (at, was) in before {
             self.one(at, was, before).unwrap_or_else(|error| self.fail(at, error));
@@ -427,7 +418,8 @@ mod tests {
             let protected: Vec<_> = PROTECTED.iter().map(PathBuf::from).collect();
             let shared = Arc::new(Shared::default());
             // What cannot be read or kept before it keeps the command from its start.
-            let Ok(plan) = watch::plan(&root, &protected, false, &shared) else { return Ok(()) };
+            let opened = rustix::fs::open(&root, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).unwrap();
+            let Ok(plan) = watch::plan(&root, opened, &protected, false, &shared) else { return Ok(()) };
             let before = shown(&root);
             let (_, _, watch) = plan.unwrap().split();
             perform(&root, &command, "command");

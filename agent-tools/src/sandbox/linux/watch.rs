@@ -13,7 +13,7 @@ use std::{
 };
 
 use entourage_core::Error;
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 
 use super::{
     git,
@@ -21,12 +21,23 @@ use super::{
     tree::{self, Found, Tree, failed},
 };
 
+/// Permissions of an empty directory on which bubblewrap mounts, by which every program knows it. The group's bit may
+/// be added by the directory above.
+const PLACEHOLDER: u32 = 0o1700;
+const GROUP_OF_PARENT: u32 = 0o2000;
+
+/// Looks at a path that others change, before that is an error.
+const LOOKS: usize = 8;
+
+/// Most entries of a root among which the places of other sandboxes' mounts are looked for.
+const ENTRIES: usize = 4_096;
+
 /// The state that the commands of a sandbox share while one of them runs.
 ///
 /// What was there before the first of them is what each of them brings back: the second could otherwise take for its
 /// own beginning what the first one has changed.
 #[derive(Debug, Default)]
-pub(super) struct Shared(Mutex<State>);
+pub(in crate::sandbox) struct Shared(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -36,23 +47,60 @@ struct State {
     before: BTreeMap<PathBuf, Arc<Tree>>,
     /// Directories of Git elsewhere, of the first command too.
     elsewhere: Vec<PathBuf>,
-    /// Keeps the commands of other sandboxes out of the root, where commands can change what is protected.
-    _lock: Option<Lock>,
+    lock: Option<Lock>,
+}
+
+impl State {
+    /// Removes the places of mounts, if no command of any sandbox but the one that ends needs them.
+    fn remove_placeholders(&self, root: &OwnedFd) {
+        let Some(lock) = self.lock.as_ref().filter(|_| self.running <= 1 && !self.placeholders.is_empty())
+        else {
+            return;
+        };
+        // Another sandbox, with other protected paths, may have ended before this one.
+        let names = tree::names(root, Path::new("."), ENTRIES).ok().flatten().unwrap_or_default();
+        let names = names.into_iter().filter_map(|path| path.file_name().map(PathBuf::from));
+        let left = names.filter(|path| self.is_placeholder(root, path));
+        let places: BTreeSet<PathBuf> = self.placeholders.iter().cloned().chain(left).collect();
+        // Only an empty directory goes; anything else is for the comparison.
+        lock.alone(|| places.iter().for_each(|path| drop(remove_directory(root, path))));
+    }
+
+    /// True for an empty directory that was made to be mounted on, by this program or another one.
+    fn is_placeholder(&self, root: &OwnedFd, path: &Path) -> bool {
+        let is_marked = || {
+            matches!(tree::stat(root, path), Ok(Some((FileType::Directory, mode, _)))
+                if mode & !GROUP_OF_PARENT == PLACEHOLDER)
+        };
+        (self.placeholders.contains(path) || is_marked()) && tree::is_empty(root, path).unwrap_or(false)
+    }
 }
 
 /// A lock on the root, which ends with this value, whoever else has the directory open.
+///
+/// A command of bubblewrap shares the root with those of other sandboxes, in other programs too. Where a command can
+/// change what is protected, it has the root for its sandbox alone.
 #[derive(Debug)]
 struct Lock(File);
 
 impl Lock {
     /// Takes the lock; `None` if another one has it.
-    fn take(root: &OwnedFd) -> io::Result<Option<Self>> {
+    fn take(root: &OwnedFd, shares: bool) -> io::Result<Option<Self>> {
         let root = File::from(root.try_clone()?);
-        match root.try_lock() {
+        match if shares { root.try_lock_shared() } else { root.try_lock() } {
             Err(TryLockError::WouldBlock) => Ok(None),
             // Some file systems have no locks.
             Ok(()) | Err(TryLockError::Error(_)) => Ok(Some(Self(root))),
         }
+    }
+
+    /// Calls `work` if nobody shares the lock. Meanwhile nobody can begin to.
+    fn alone(&self, work: impl FnOnce()) {
+        if !matches!(self.0.try_lock(), Err(TryLockError::WouldBlock)) {
+            work();
+        }
+        // What cannot be had back has been taken by one who waits until it is the only one, and then begins.
+        let _ = self.0.try_lock_shared();
     }
 }
 
@@ -73,7 +121,6 @@ impl Shared {
 pub(in crate::sandbox) struct Watch {
     root: OwnedFd,
     watched: Vec<(PathBuf, Arc<Tree>)>,
-    mounts: bool,
     shared: Arc<Shared>,
     over: AtomicBool,
 }
@@ -86,11 +133,14 @@ impl std::fmt::Debug for Watch {
 }
 
 /// The protection of paths for one command.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Plan {
     watch: Option<Watch>,
+    /// Directories above them, below the root. They are mounted as they are, so that no command can move them, and with
+    /// them the mounts below.
+    pub(super) above: Vec<(PathBuf, OwnedFd)>,
     /// Paths that are mounted read-only as they are.
-    pub(super) mounted: Vec<PathBuf>,
+    pub(super) mounted: Vec<(PathBuf, OwnedFd)>,
     /// Paths on which an empty directory is mounted.
     pub(super) masked: Vec<PathBuf>,
     /// Paths that the command can change.
@@ -98,9 +148,30 @@ pub(super) struct Plan {
 }
 
 impl Plan {
+    /// Notes the directories above a mount.
+    fn fix(&mut self, root: &OwnedFd, at: &Path) -> io::Result<()> {
+        let mut above: Vec<&Path> =
+            at.ancestors().skip(1).filter(|path| !path.as_os_str().is_empty()).collect();
+        above.reverse();
+        for path in above {
+            if !self.above.iter().any(|(known, _)| known == path) {
+                self.above.push((path.to_owned(), tree::open(root, path, OFlags::PATH | OFlags::DIRECTORY)?));
+            }
+        }
+        Ok(())
+    }
+
+    fn mask(&mut self, at: &Path, state: &mut State) {
+        if !self.masked.iter().any(|masked| masked == at) {
+            self.masked.push(at.to_owned());
+        }
+        state.placeholders.insert(at.to_owned());
+    }
+
     /// The paths that the command cannot change, those that it can, and the watch over them.
     pub(super) fn split(mut self) -> (Vec<PathBuf>, Vec<PathBuf>, Option<Arc<Watch>>) {
-        let closed = [std::mem::take(&mut self.mounted), std::mem::take(&mut self.masked)].concat();
+        let mounted = std::mem::take(&mut self.mounted).into_iter().map(|(path, _)| path);
+        let closed = mounted.chain(std::mem::take(&mut self.masked)).collect();
         (closed, std::mem::take(&mut self.open), self.watch.take().map(Arc::new))
     }
 }
@@ -114,94 +185,125 @@ impl Drop for Plan {
     }
 }
 
-/// Looks at the protected paths. With `mounts`, those that can be mounted are not watched. `None` if a command of
-/// another sandbox runs in the root.
+/// Looks at the protected paths below the directory `opened`. With `mounts`, those that can be mounted are not watched.
+/// `None` if a command of another sandbox runs in the root.
 pub(super) fn plan(
     root: &Path,
+    opened: OwnedFd,
     protected: &[PathBuf],
     mounts: bool,
     shared: &Arc<Shared>,
 ) -> Result<Option<Plan>, Error> {
     protected.iter().try_for_each(|path| tree::check(path))?;
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let opened = rustix::fs::open(root, flags, Mode::empty()).map_err(|error| failed(root, error.into()))?;
     let mut state = shared.state();
     if state.running == 0 {
-        let lock = if mounts { None } else { Lock::take(&opened).map_err(|error| failed(root, error))? };
-        if lock.is_none() && !mounts {
+        let Some(lock) = Lock::take(&opened, mounts).map_err(|error| failed(root, error))? else {
             return Ok(None);
-        }
+        };
         let watches_git = protected.iter().any(|path| path == Path::new(".git"));
         let elsewhere = if watches_git { git::elsewhere(root, &opened) } else { Vec::new() };
-        *state = State { _lock: lock, elsewhere, ..State::default() };
+        *state = State { lock: Some(lock), elsewhere, ..State::default() };
     }
     let paths = protected.iter().chain(&state.elsewhere).cloned().collect::<Vec<_>>();
-    let mut plan = match look(&opened, &paths, mounts, &mut state) {
-        Ok(plan) => plan,
-        Err(error) => {
-            if state.running == 0 {
-                *state = State::default();
-            }
-            return Err(error);
-        }
-    };
+    state.running += 1;
+    let mut plan = Plan::default();
+    let looked = look(&opened, &paths, mounts, &mut state, &mut plan);
     // What a command before this one could change is brought back after this one too.
     let watched = state.before.iter().map(|(at, tree)| (at.clone(), Arc::clone(tree))).collect();
-    state.running += 1;
-    state.placeholders.extend(plan.masked.iter().cloned());
     drop(state);
-    plan.watch = Some(Watch {
-        root: opened,
-        watched,
-        mounts,
-        shared: Arc::clone(shared),
-        over: AtomicBool::new(false),
-    });
-    Ok(Some(plan))
+    let over = AtomicBool::new(false);
+    plan.watch = Some(Watch { root: opened, watched, shared: Arc::clone(shared), over });
+    looked.map(|()| Some(plan))
 }
 
 /// Sorts the paths by what protects them, and keeps what those hold that a command can change.
-fn look(root: &OwnedFd, paths: &[PathBuf], mounts: bool, state: &mut State) -> Result<Plan, Error> {
-    let mut plan = Plan { watch: None, mounted: Vec::new(), masked: Vec::new(), open: Vec::new() };
+fn look(
+    root: &OwnedFd,
+    paths: &[PathBuf],
+    mounts: bool,
+    state: &mut State,
+    plan: &mut Plan,
+) -> Result<(), Error> {
     let mut bounds = tree::Bounds::default();
     for path in paths {
-        let (at, found) = first_missing(root, path).map_err(|error| failed(path, error))?;
-        let ours = state.placeholders.contains(&at);
+        let fails = |error| failed(path, error);
+        let (at, found) = settle(root, path, mounts, state).map_err(fails)?;
         match found {
-            Found::Nothing if mounts => plan.masked.push(at.clone()),
-            Found::Directory if mounts && ours => plan.masked.push(at.clone()),
-            Found::Directory | Found::File if mounts => plan.mounted.push(at.clone()),
-            _ => plan.open.push(path.clone()),
-        }
-        // A directory above a mount can be renamed, and the mount goes with it. What is empty may be the place where
-        // another sandbox mounts, which takes it away.
-        let is_fixed = plan.mounted.contains(&at) && at.components().nth(1).is_none();
-        let is_empty = || found == Found::Directory && tree::is_empty(root, &at).unwrap_or(true);
-        if is_fixed && !is_empty() {
-            continue;
+            Kind::Placeholder => {
+                plan.fix(root, &at).map_err(fails)?;
+                plan.mask(&at, state);
+                continue;
+            }
+            Kind::Is(Found::Directory | Found::File) if mounts => {
+                plan.fix(root, &at).map_err(fails)?;
+                plan.mounted.push((at.clone(), tree::open(root, &at, OFlags::PATH).map_err(fails)?));
+                continue;
+            }
+            Kind::Is(_) => plan.open.push(path.clone()),
         }
         let is_known = state.before.keys().any(|known| at.starts_with(known));
         if !is_known {
             let is_git = state.elsewhere.contains(&at);
-            let before = if ours { Tree::new() } else { tree::read(root, &at, is_git, &mut bounds)? };
-            state.before.insert(at.clone(), Arc::new(before));
+            let before = tree::read(root, &at, is_git, &mut bounds)?;
+            state.before.insert(at, Arc::new(before));
         }
     }
-    Ok(plan)
+    Ok(())
 }
 
-/// The first part of a path at which nothing, or a link, is; otherwise the whole path.
-fn first_missing(root: &OwnedFd, path: &Path) -> io::Result<(PathBuf, Found)> {
+enum Kind {
+    /// An empty directory to mount on.
+    Placeholder,
+    Is(Found),
+}
+
+/// Looks at a path. With `mounts` a placeholder is made where nothing is; without, one that a killed program left is
+/// removed.
+fn settle(root: &OwnedFd, path: &Path, mounts: bool, state: &State) -> io::Result<(PathBuf, Kind)> {
+    for _ in 0..LOOKS {
+        let (at, kind) = first_missing(root, path, state)?;
+        let done = match kind {
+            Kind::Is(Found::Nothing) if mounts => make_placeholder(root, &at),
+            // Nobody else has this root.
+            Kind::Placeholder if !mounts => remove_directory(root, &at),
+            kind => return Ok((at, kind)),
+        };
+        match done {
+            Ok(()) if mounts => return Ok((at, Kind::Placeholder)),
+            // A command of another sandbox may begin as well.
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
+}
+
+fn make_placeholder(root: &OwnedFd, at: &Path) -> io::Result<()> {
+    let (parent, name) = tree::parent(root, at)?;
+    Ok(rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(PLACEHOLDER))?)
+}
+
+/// Removes an empty directory.
+fn remove_directory(root: &OwnedFd, at: &Path) -> io::Result<()> {
+    let (parent, name) = tree::parent(root, at)?;
+    Ok(rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR)?)
+}
+
+/// The first part of a path at which nothing, a placeholder or a link is; otherwise the whole path.
+fn first_missing(root: &OwnedFd, path: &Path, state: &State) -> io::Result<(PathBuf, Kind)> {
     let mut at = PathBuf::new();
     let mut found = Found::Directory;
     for part in path.components() {
         at.push(part);
         found = tree::look(root, &at)?;
+        if found == Found::Directory && state.is_placeholder(root, &at) {
+            return Ok((at, Kind::Placeholder));
+        }
         if matches!(found, Found::Nothing | Found::Other) {
             break;
         }
     }
-    Ok((at, found))
+    Ok((at, Kind::Is(found)))
 }
 
 impl Watch {
@@ -210,13 +312,11 @@ impl Watch {
         if self.over.swap(true, Ordering::AcqRel) {
             return Ok(Vec::new());
         }
-        self.remove_placeholders();
-        let mut restore = Restore::below(&self.root, self.mounts);
+        self.shared.state().remove_placeholders(&self.root);
+        let mut restore = Restore::below(&self.root);
         restore.with_open_root(|restore| {
             for (path, before) in &self.watched {
-                if !(before.is_empty() && self.is_placeholder(path)) {
-                    restore.bring_back(path, before);
-                }
+                restore.bring_back(path, before);
             }
         });
         // Only now may others look at what is there.
@@ -227,27 +327,9 @@ impl Watch {
         }
     }
 
-    /// Removes the places of mounts, if no other command needs them.
-    fn remove_placeholders(&self) {
-        let mut state = self.shared.state();
-        if state.running > 1 {
-            return;
-        }
-        for path in std::mem::take(&mut state.placeholders) {
-            // Only an empty directory goes; anything else is for the comparison.
-            let _ = tree::parent(&self.root, &path).and_then(|(parent, name)| {
-                rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR).map_err(io::Error::from)
-            });
-        }
-    }
-
-    fn is_placeholder(&self, path: &Path) -> bool {
-        self.shared.state().placeholders.contains(path) && tree::is_empty(&self.root, path).unwrap_or(false)
-    }
-
     fn leave(&self) {
-        self.remove_placeholders();
         let mut state = self.shared.state();
+        state.remove_placeholders(&self.root);
         state.running = state.running.saturating_sub(1);
         if state.running == 0 {
             *state = State::default();

@@ -353,7 +353,7 @@ fn put(
 ) -> Result<(Diff, Value), ToolError> {
     let digest = digest_of(after.as_bytes());
     let version = target.keep(found, (after.as_bytes(), digest))?;
-    target.write(found, after.as_bytes(), digest)?;
+    target.perform(|| target.write(found, after.as_bytes(), digest))?;
     let version = version.filter(|_| target.kept(digest));
     let diff = Diff::of(&target.name, before, after);
     let mut metadata = json!({

@@ -55,6 +55,9 @@ struct Planned {
     /// True if the newest version will be undone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     undone: bool,
+    /// True if it was not made after all.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    given_up: bool,
 }
 
 /// A change that was made, or a content that was seen.
@@ -179,6 +182,18 @@ impl History {
         self.add(session, &[Line::undone(path)], false)
     }
 
+    /// Takes an announcement back: the change failed, and the file has the content `current`. Who gives it the other
+    /// content later is somebody else.
+    pub(super) fn gave_up(&self, session: &SessionId, path: &str, current: Option<Digest>) -> io::Result<()> {
+        match self.fold(session, path)?.planned {
+            Some((digest, _)) if digest != current => {
+                let planned = Planned { path: path.to_owned(), digest: None, undone: false, given_up: true };
+                self.add(session, &[Line::Planned { planned }], false)
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Notes the content of a file that a session saw.
     pub(super) fn saw(&self, session: &SessionId, path: &str, digest: Digest) -> io::Result<()> {
         let made = Made { seen: true, ..Made::new(path, Some(digest)) };
@@ -216,10 +231,12 @@ impl History {
         for line in self.lines(session)? {
             match line {
                 Line::Made(made) if made.path == path => told.take(made)?,
-                Line::Planned { planned } if planned.path == path => {
+                Line::Made(_) => {}
+                Line::Planned { planned } if planned.path != path => {}
+                Line::Planned { planned } if planned.given_up => told.planned = None,
+                Line::Planned { planned } => {
                     told.planned = Some((planned.digest.map(digest).transpose()?, planned.undone));
                 }
-                _ => {}
             }
         }
         Ok(told)
@@ -298,7 +315,7 @@ impl Line {
 
     fn planned(path: &str, digest: Option<Digest>, undone: bool) -> Self {
         let digest = digest.map(|digest| digest.to_string());
-        Self::Planned { planned: Planned { path: path.to_owned(), digest, undone } }
+        Self::Planned { planned: Planned { path: path.to_owned(), digest, undone, given_up: false } }
     }
 }
 
@@ -385,6 +402,12 @@ mod tests {
         assert_eq!(settled(two).len(), 2, "once");
         let list = fs_text(&dir.path().join("sessions").join(name(&session)));
         assert_eq!(list.matches("planned").count(), 3);
+        history.before(&session, "a", (Some(two), three)).unwrap();
+        history.gave_up(&session, "a", Some(three.1)).unwrap();
+        assert_eq!(settled(three).len(), 3, "it said that it failed, and the file has the content");
+        history.before(&session, "a", (Some(three), one)).unwrap();
+        history.gave_up(&session, "a", Some(three.1)).unwrap();
+        assert_eq!(settled(one).len(), 3, "somebody else wrote the same later");
         assert_eq!(std::fs::read_dir(dir.path().join("beside")).unwrap().count(), 0);
     }
 

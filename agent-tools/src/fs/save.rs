@@ -166,6 +166,18 @@ impl<'a> Target<'a> {
         Ok(())
     }
 
+    /// Makes a change that the history knows of. If it fails, the history knows that too.
+    pub(super) fn perform(&self, change: impl FnOnce() -> Result<(), ToolError>) -> Result<(), ToolError> {
+        change().inspect_err(|_| {
+            if let (Some(history), Ok(path), Ok(now)) =
+                (self.sight.workspace().history(), self.path(), self.read())
+            {
+                // Where even this cannot be written, the file tells.
+                let _ = history.gave_up(self.sight.session(), path, now.map(|now| now.digest));
+            }
+        })
+    }
+
     /// Keeps what the history needs before a change, if there is a history, and returns the number that the change's
     /// version will have. The error is for the model.
     pub(super) fn keep(
@@ -226,9 +238,9 @@ impl<'a> Target<'a> {
         match before {
             Some(before) => {
                 let content = history.content(*before).map_err(broken)?;
-                self.write(current.as_ref(), &content, *before)?;
+                self.perform(|| self.write(current.as_ref(), &content, *before))?;
             }
-            None => self.remove(current.as_ref())?,
+            None => self.perform(|| self.remove(current.as_ref()))?,
         }
         history.undone(session, path).map_err(broken)?;
         Ok(before.is_none())

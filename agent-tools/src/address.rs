@@ -1,6 +1,6 @@
 //! Addresses of the internet, told from those of this machine, of its neighbours and of its cloud.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 
 /// True for an address that belongs to a host of the public internet. False for what the registries of IANA keep for
 /// special purposes, for IPv4 within IPv6 however it is written, and for the metadata services of clouds.
@@ -13,6 +13,25 @@ fn is_public(address: IpAddr) -> bool {
     }
 }
 
+/// True for an address of this machine, public ones too. Nothing is sent.
+fn is_own(address: IpAddr) -> bool {
+    // Addresses of documentation, which no machine has.
+    let (any, nobody): (IpAddr, IpAddr) = match address {
+        IpAddr::V4(_) => (Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::new(192, 0, 2, 1).into()),
+        IpAddr::V6(_) => {
+            (Ipv6Addr::UNSPECIFIED.into(), Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into())
+        }
+    };
+    let binds = |address: IpAddr| UdpSocket::bind((address, 0)).is_ok();
+    // Some systems bind to addresses that they do not have. What they send to their own ones comes from these.
+    let source = || {
+        let socket = UdpSocket::bind((any, 0))?;
+        socket.connect((address, 9))?;
+        socket.local_addr()
+    };
+    binds(address) && (!binds(nobody) || source().is_ok_and(|source| source.ip() == address))
+}
+
 /// The first address that is neither public nor opened by `is_open`. One is enough to close a host: which of its
 /// addresses a connection takes is not known before.
 pub(crate) fn first_closed(
@@ -22,7 +41,7 @@ pub(crate) fn first_closed(
     found
         .into_iter()
         .map(|address| address.to_canonical())
-        .find(|address| !is_public(*address) && !is_open(*address))
+        .find(|address| !(is_public(*address) && !is_own(*address) || is_open(*address)))
 }
 
 fn is_public_v4(address: Ipv4Addr) -> bool {
@@ -60,6 +79,15 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn attack_34_an_address_of_this_machine_is_known_whatever_it_looks_like() {
+        for (address, own) in
+            [("127.0.0.1", true), ("127.9.9.9", true), ("192.0.2.1", false), ("240.0.0.1", false)]
+        {
+            assert_eq!(is_own(address.parse().unwrap()), own, "{address}");
+        }
+    }
 
     #[test]
     fn attack_34_only_addresses_of_the_internet_are_public() {

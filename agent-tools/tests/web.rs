@@ -164,7 +164,7 @@ async fn attack_34_no_spelling_of_an_address_leads_to_this_machine() {
             for tool in ["fetch", "web_fetch"] {
                 let text = closed.call(tool, json!({ "url": url })).await.unwrap_err();
                 let reasons = [
-                    "not an address of the internet",
+                    "not an address of another machine",
                     "is no address",
                     "several ways",
                     "a user or a password",

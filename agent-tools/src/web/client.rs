@@ -71,7 +71,7 @@ struct Closed(IpAddr);
 
 impl fmt::Display for Closed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "it leads to {}, which is not an address of the internet", self.0)
+        write!(f, "it leads to {}, which is not an address of another machine on the internet", self.0)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    net::{IpAddr, SocketAddr, TcpListener as StdListener},
+    net::{IpAddr, SocketAddr, TcpListener as StdListener, ToSocketAddrs},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -18,11 +18,12 @@ use entourage_core::{
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, copy, sink},
     net::{
-        TcpListener, TcpStream, lookup_host,
+        TcpListener, TcpStream,
         tcp::{OwnedReadHalf, OwnedWriteHalf},
     },
     process::Command,
-    task::{AbortHandle, JoinSet},
+    sync::Semaphore,
+    task::{AbortHandle, JoinSet, spawn_blocking},
     time::{sleep, timeout},
 };
 
@@ -31,6 +32,8 @@ use crate::{address::first_closed, sandbox::enforced::Refused};
 
 /// Most connections of a command at a time. More wait.
 const CONNECTIONS: usize = 64;
+/// Most hosts of a command that are looked up at a time.
+const LOOKUPS: usize = 8;
 /// Most bytes of the head of a request, and most fields in it.
 const HEAD: usize = 16 << 10;
 const FIELDS: usize = 100;
@@ -96,6 +99,7 @@ struct Hosts {
     scope: Scope,
     spec: ToolSpec,
     refused: Refused,
+    lookups: Arc<Semaphore>,
 }
 
 impl Hosts {
@@ -103,7 +107,7 @@ impl Hosts {
         let spec = ToolSpec::new("proxy", "", serde_json::Value::Null)
             .with_access(Access::NETWORK)
             .naming_subjects();
-        Self { scope, spec, refused }
+        Self { scope, spec, refused, lookups: Arc::new(Semaphore::new(LOOKUPS)) }
     }
 
     fn admit(&self, footprint: &Footprint) -> bool {
@@ -130,17 +134,28 @@ impl Hosts {
         first_closed(found.iter().map(SocketAddr::ip), is_open)
     }
 
+    /// The addresses of a host. A lookup holds a thread of the runtime as long as name servers are silent, so a command
+    /// has few at a time.
+    async fn look_up(&self, host: String, port: u16) -> io::Result<Vec<SocketAddr>> {
+        let permit = Arc::clone(&self.lookups).acquire_owned().await.map_err(io::Error::other)?;
+        let look = move || {
+            let found = (host.as_str(), port).to_socket_addrs().map(Iterator::collect);
+            drop(permit);
+            found
+        };
+        spawn_blocking(look).await?
+    }
+
     /// Connects to a host that is admitted, at the addresses that were checked and no others.
     async fn connect(&self, target: &Target) -> Result<TcpStream, Refusal> {
         let host = self.named(&target.host)?;
-        let found: Vec<SocketAddr> = timeout(CONNECT_TIME, lookup_host((host.as_str(), target.port)))
+        let found = timeout(CONNECT_TIME, self.look_up(host.clone(), target.port))
             .await
             .map_err(|_| Refusal::Unreachable(format!("`{host}` was not found in time")))?
-            .map_err(|error| Refusal::Unreachable(format!("`{host}` was not found: {error}")))?
-            .collect();
+            .map_err(|error| Refusal::Unreachable(format!("`{host}` was not found: {error}")))?;
         if let Some(private) = self.closed(&found) {
             return Err(Refusal::Forbidden(format!(
-                "`{host}` leads to {private}, which is not an address of the internet; list the address to allow it"
+                "`{host}` leads to {private}, which is not an address of another machine on the internet; list the address to allow it"
             )));
         }
         timeout(CONNECT_TIME, TcpStream::connect(found.as_slice()))

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// Results of a suite's cases. `Display` is one line; `{:#}` adds a line for each case that failed or was skipped.
+/// Results of a suite's cases. `Display` is one line with the names of the cases that failed; `{:#}` adds a line for
+/// each case that failed or was skipped, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use = "a report does nothing until `assert`"]
 pub struct ConformanceReport {
@@ -61,13 +62,12 @@ impl ConformanceReport {
 impl fmt::Display for ConformanceReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { suite, subject, passed, failed, skipped } = self;
-        write!(
-            f,
-            "{suite} {subject}: {} passed, {} failed, {} skipped",
-            passed.len(),
-            failed.len(),
-            skipped.len()
-        )?;
+        write!(f, "{suite} {subject}: {} passed, {} failed", passed.len(), failed.len())?;
+        if !failed.is_empty() {
+            let names = failed.iter().map(|(case, _)| case.as_str()).collect::<Vec<_>>().join(", ");
+            write!(f, " ({names})")?;
+        }
+        write!(f, ", {} skipped", skipped.len())?;
         if f.alternate() {
             for (verdict, cases) in [("failed", failed), ("skipped", skipped)] {
                 for (case, text) in cases {

@@ -176,9 +176,9 @@ async fn back(session: &Session, run: RunId, terminal: &Terminal) -> Result<Sess
     Ok(rewound.session)
 }
 
-/// A folder name for a directory: its path, without separators.
+/// A folder name for a directory: its path, without separators, in characters that every program takes in a path.
 fn name_of(dir: &Path) -> String {
-    dir.display().to_string().replace(std::path::MAIN_SEPARATOR, "%")
+    dir.display().to_string().replace(std::path::MAIN_SEPARATOR, "+")
 }
 
 /// Shows the run until it has ended. The first Ctrl-C cancels it, and a second one ends the program at once.

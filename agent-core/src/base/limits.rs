@@ -40,8 +40,7 @@ pub struct BudgetLimits {
     /// Bound on input and output tokens together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
-    /// Bound on model calls. A `BudgetLayer` counts each attempt, a run each call with
-    /// all its attempts.
+    /// Bound on model calls. A `BudgetLayer` counts each attempt, a run each call with all its attempts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_calls: Option<u64>,
     /// Bound on tool calls.

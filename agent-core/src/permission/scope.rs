@@ -144,7 +144,9 @@ impl Scope {
 
     /// True if the scope may admit a call of this tool. If not, the tool need not be offered to a model.
     pub fn offers(&self, spec: &ToolSpec) -> bool {
-        self.has_tool(spec.name()) && self.access.contains(spec.access())
+        self.has_tool(spec.name())
+            && self.access.contains(spec.access())
+            && self.roots.iter().all(|roots| spec.reached().iter().all(|it| holds_path(roots, it)))
     }
 
     /// Access that a call may have at most.
@@ -200,9 +202,9 @@ impl Scope {
         }
         let is_vague = footprint.unclear || !spec.names_subjects();
         if let Some(roots) = &self.roots {
-            let mut touched = footprint.reads.iter().chain(&footprint.writes).peekable();
-            let is_vague = is_vague || touched.peek().is_none();
-            let beyond = touched.find(|path| !holds(roots, &named(Path::new(path.as_str())), is_below));
+            let is_vague = is_vague || footprint.reads.is_empty() && footprint.writes.is_empty();
+            let touched = footprint.reads.iter().chain(&footprint.writes);
+            let beyond = touched.chain(spec.reached()).find(|path| !holds_path(roots, path));
             let vague = (is_vague && needed.intersects(Access::READ | Access::WRITE)
                 || needed.contains(Access::EXECUTE))
                 && !spec.is_confining();
@@ -252,6 +254,10 @@ fn shared(one: &Option<Arc<Names>>, other: &Option<Arc<Names>>, is_within: Withi
 
 fn holds(set: &Names, it: &str, is_within: Within) -> bool {
     set.contains(it) || set.iter().any(|outer| is_within(it, outer))
+}
+
+fn holds_path(roots: &Names, path: &str) -> bool {
+    holds(roots, &named(Path::new(path)), is_below)
 }
 
 fn named(path: &Path) -> String {
@@ -377,7 +383,13 @@ mod tests {
                 let admits = |spec: &ToolSpec, footprint: &Footprint| scope.admits(spec, footprint).is_ok();
                 assert_eq!(admits(&blind, &Footprint::new(access)), !limited, "{access}");
                 assert_eq!(admits(&blind, &Footprint::default()), !limited, "{access}");
-                assert!(admits(&blind.clone().confining(), &Footprint::new(access)), "{access}");
+                let confining = |reached: &[&str]| blind.clone().confining(reached.iter().copied());
+                assert!(admits(&confining(&[]), &Footprint::new(access)), "{access}");
+                assert!(admits(&confining(&["src", "src/a"]), &Footprint::new(access)), "{access}");
+                let reaches = confining(&["src/a", "docs"]);
+                let refused = scope.roots().is_some();
+                assert_eq!(admits(&reaches, &Footprint::new(access)), !refused, "{access}");
+                assert_eq!(scope.offers(&reaches), !refused, "{access}");
                 let mut unclear = Footprint::new(access).reading("src/a").talking_to("a.example");
                 assert!(admits(&spec(access), &unclear) || limited && access == Access::EXECUTE, "{access}");
                 unclear.unclear = true;
@@ -417,14 +429,15 @@ mod tests {
             ".", "a", "a/b", "a/../b", "ab/c", "..", "../a/b", "/", "/a/b", "../../a",
         ]);
         let host = prop::sample::select(vec!["a.e", "b.a.e", "c.b.a.e", "e", "f"]);
-        let touched = (prop::collection::vec(path, 0..3), prop::collection::vec(host, 0..2));
+        let reached = prop::collection::vec(path.clone(), 0..2);
+        let touched = (prop::collection::vec(path, 0..3), prop::collection::vec(host, 0..2), reached);
         let name = prop::sample::select(vec!["t", "u", "tu", "tuv", "v"]);
         (0_u8..64, any::<[bool; 3]>(), touched, name).prop_map(
-            |(access, [names, confines, unclear], (paths, hosts), name)| {
+            |(access, [names, confines, unclear], (paths, hosts, reached), name)| {
                 let access = Access::from_bits_truncate(access);
                 let spec = ToolSpec::new(name, "", json!({})).with_access(access);
                 let spec = if names { spec.naming_subjects() } else { spec };
-                let spec = if confines { spec.confining() } else { spec };
+                let spec = if confines { spec.confining(reached) } else { spec };
                 let footprint = paths.into_iter().fold(Footprint::new(access), Footprint::writing);
                 let mut footprint = hosts.into_iter().fold(footprint, Footprint::talking_to);
                 footprint.unclear = unclear;

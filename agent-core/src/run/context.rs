@@ -386,8 +386,7 @@ impl RunContext {
     ///
     /// # Errors
     /// [`ErrorKind::TooMany`] when as many agents run below the root as may
-    /// (`RuntimeBuilder::sub_agents`); a resumed run gets the same error again.
-    /// Otherwise as [`RunContext::spawn`].
+    /// (`RuntimeBuilder::sub_agents`); a resumed run gets the same error again. Otherwise as [`RunContext::spawn`].
     pub async fn try_spawn<Form>(&self, agent: impl IntoAgent<Form>, task: impl Into<Task>) -> Result<Child> {
         self.start(Spawn::new(agent, task).at_once()).await
     }

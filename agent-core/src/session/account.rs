@@ -38,9 +38,8 @@ impl Account {
 
 /// Charge for a model call that ended, all its attempts together, given its reservation.
 ///
-/// Like `BudgetLayer`, as far as an event tells: reported figures; for a reply that broke
-/// off at least what arrived; a missing figure as reserved; one call for a refusal; nothing for a call that was never
-/// sent.
+/// Like `BudgetLayer`, as far as an event tells: reported figures; for a reply that broke off at least what arrived; a
+/// missing figure as reserved; one call for a refusal; nothing for a call that was never sent.
 pub fn reply_charge(reserved: &Charge, reply: &ModelFinished) -> Charge {
     let usage = (reply.usage + reply.wasted).reported();
     let came = estimate_tokens(&reply.message);

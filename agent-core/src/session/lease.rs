@@ -17,9 +17,8 @@ use crate::Timestamp;
 /// Where they differ more, or one jumps:
 /// - If a holder with a clock ahead of others dies, they stay away for longer by that difference.
 ///   `Session::resume` ignores clocks and goes on at once.
-/// - A live holder with a clock behind loses its session to `Runtime::recover`. Its next
-///   append or renewal is an [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) and it stores nothing more; a tool in
-///   flight may have run.
+/// - A live holder with a clock behind loses its session to `Runtime::recover`. Its next append or renewal is an
+///   [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) and it stores nothing more; a tool in flight may have run.
 /// - A released lease is over by any clock.
 ///
 /// ```

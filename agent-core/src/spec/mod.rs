@@ -60,15 +60,12 @@ impl Access {
     pub fn parse(text: &str) -> Result<Self> {
         let mut access = Self::NONE;
         for word in text.split('+').map(str::trim).filter(|word| !word.is_empty() && *word != "none") {
-            let Some((_, flag)) = Self::ALL.iter_names().find(|(name, _)| name.to_lowercase() == word) else {
-                return Err(Error::new(
-                    ErrorKind::InvalidInput,
-                    format!(
-                        "`{word}` is not an access; use read, write, execute, network, delegate, ask, joined by +"
-                    ),
-                ));
+            let known = Self::ALL.iter_names().find(|(name, _)| name.to_lowercase() == word);
+            let unknown = || {
+                let text = "is not an access; use read, write, execute, network, delegate, ask, joined by +";
+                Error::new(ErrorKind::InvalidInput, format!("`{word}` {text}"))
             };
-            access |= flag;
+            access |= known.ok_or_else(unknown)?.1;
         }
         Ok(access)
     }
@@ -129,6 +126,7 @@ struct Inner {
     repeat: Option<Repeat>,
     timeout: Option<std::time::Duration>,
     declared: Declared,
+    reached: Vec<String>,
     digest: OnceLock<Digest>,
 }
 
@@ -229,10 +227,12 @@ impl ToolSpec {
         self.declare(Declared::CHANGING_FILES)
     }
 
-    /// Declares that the tool itself keeps each call within the paths and hosts of its run's scope, as a sandbox does.
+    /// Declares that the tool itself keeps each call within the paths and hosts of its run's scope, as a sandbox does,
+    /// but for these paths, which every call can reach: a scope that does not hold them all does not admit the tool.
     #[must_use]
-    pub fn confining(self) -> Self {
-        self.declare(Declared::CONFINING)
+    pub fn confining<S: Into<String>>(self, reached: impl IntoIterator<Item = S>) -> Self {
+        let reached = reached.into_iter().map(Into::into).collect();
+        self.edit(|inner| inner.reached = reached).declare(Declared::CONFINING)
     }
 
     /// Declares that its calls are its agent's answers and not work: rules, approvers and layers do not see them.
@@ -310,6 +310,11 @@ impl ToolSpec {
         self.0.declared.contains(Declared::CONFINING)
     }
 
+    /// Paths that every call can reach, whatever it names, where the tool confines its calls.
+    pub fn reached(&self) -> &[String] {
+        &self.0.reached
+    }
+
     #[doc(hidden)]
     pub fn is_answer(&self) -> bool {
         self.0.declared.contains(Declared::ANSWER)
@@ -330,14 +335,10 @@ impl ToolSpec {
 
 impl PartialEq for ToolSpec {
     fn eq(&self, other: &Self) -> bool {
+        let (a, b) = (&*self.0, &*other.0);
         Arc::ptr_eq(&self.0, &other.0)
-            || (self.0.name == other.0.name
-                && self.0.description == other.0.description
-                && self.0.schema == other.0.schema
-                && self.0.access == other.0.access
-                && self.0.repeat == other.0.repeat
-                && self.0.timeout == other.0.timeout
-                && self.0.declared == other.0.declared)
+            || (&a.name, &a.description, &a.schema, a.access, a.repeat, a.timeout, a.declared, &a.reached)
+                == (&b.name, &b.description, &b.schema, b.access, b.repeat, b.timeout, b.declared, &b.reached)
     }
 }
 

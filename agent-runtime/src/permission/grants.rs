@@ -23,7 +23,8 @@ impl Grant {
             spec.has_access_by_call(),
             spec.is_alone(),
         ];
-        let declared = format!("{declared:?} {:?}", spec.repeat());
+        let mut declared = format!("{declared:?} {:?}", spec.repeat());
+        spec.reached().iter().for_each(|path| declared.extend([" ", path.as_str()]));
         let parts = [spec.digest().to_string(), declared, covered.digest().to_string()];
         let key = Digest::of(std::iter::once(b"grant".as_slice()).chain(parts.iter().map(String::as_bytes)));
         Self { key, covers: covered.subjects().map(str::to_owned).collect() }

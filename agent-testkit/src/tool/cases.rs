@@ -99,14 +99,28 @@ pub(super) async fn run(plan: &Conformance) -> ConformanceReport {
     }
     let subject = format!("{} (seed {})", plan.name, plan.seed);
     let mut report = ConformanceReport::new("tool conformance", subject);
+    let names_nothing = callable && names_nothing(plan);
     for (case, name) in CASES {
         match findings.0.remove(&case) {
             Some(text) => report.fail(name, text),
+            None if case == Case::Covered && names_nothing => report.skip(
+                name,
+                "the tool does not declare `naming_subjects`, so each call counts as one that can touch anything: rules \
+                 with a subject cannot allow it, and scopes with roots or hosts exclude it",
+            ),
             None if callable || case < Case::Succeeds => report.pass(name),
             None => report.skip(name, "a tool of that name cannot be called"),
         }
     }
     report
+}
+
+/// True for a tool that touches something and does not say what.
+fn names_nothing(plan: &Conformance) -> bool {
+    let bench = Bench::new(plan);
+    let spec = bench.tool.spec();
+    let touches = Access::READ | Access::WRITE | Access::EXECUTE | Access::NETWORK;
+    !spec.names_subjects() && spec.access().intersects(touches)
 }
 
 fn declarations(plan: &Conformance, findings: &mut Findings) {

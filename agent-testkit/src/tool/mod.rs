@@ -14,7 +14,8 @@
 //! | `no_arguments_cause_a_panic` | neither the call, nor its footprint or preview panics |
 //! | `no_arguments_end_the_run` | a call of a model is never answered with a fatal error |
 //! | `nothing_outside_is_changed` | the sentinels stay as they are |
-//! | `the_footprint_covers_what_is_touched` | it names what was changed, and the files whose content is in a result |
+//! | `the_footprint_covers_what_is_touched` | it names what was changed, and the files whose content is in a result;
+//! skipped for a tool that names nothing |
 //! | `a_preview_changes_nothing` | the tree is the same after it |
 //! | `results_are_bounded` | text, files and metadata are within the default [`Limits`](entourage_core::run::Limits) |
 //! | `errors_say_something` | an error result has text |

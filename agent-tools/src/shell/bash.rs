@@ -73,7 +73,7 @@ impl Bash {
             .naming_subjects()
             .with_access_by_call()
             .with_timeout(LONGEST + GRACE);
-        let spec = if shell.settings.sandbox.is_some() { spec.confining() } else { spec };
+        let spec = shell.confining(spec);
         Self { spec, shell, narrowed: Narrowed::default() }
     }
 }
@@ -110,7 +110,7 @@ impl Tool for Bash {
         let (looking, place) = (Arc::clone(settings), inside.clone());
         let dir = tokio::task::spawn_blocking(move || looking.resolved(&place)).await??;
 
-        let narrowed = |own| self.narrowed.of(own, cx.run().scope(), settings.root());
+        let narrowed = |own| self.narrowed.of(own, cx.run().scope());
         let sandbox = settings.sandbox.as_ref().map(narrowed).transpose().map_err(ToolError::tell)?;
         let look = settings.look.clone().filter(|_| !cx.footprint().access.is_read_only());
         let after = match look {

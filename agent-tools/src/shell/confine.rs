@@ -81,12 +81,16 @@ mod without {
 
     impl Narrowed {
         #[allow(clippy::unused_self, reason = "the one of the feature keeps sandboxes")]
-        pub(crate) fn of(&self, own: &Sandbox, _: &Scope, _: &Path) -> Result<Sandbox, String> {
+        pub(crate) fn of(&self, own: &Sandbox, _: &Scope) -> Result<Sandbox, String> {
             match *own {}
         }
     }
 
     impl Sandbox {
+        pub(crate) fn reached(&self, _: &Path) -> Vec<String> {
+            match *self {}
+        }
+
         #[allow(clippy::unused_async, reason = "the one of the feature awaits")]
         pub(crate) async fn spawn(
             &self,

@@ -4,13 +4,14 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use entourage_core::tool::{
-    Access, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec, schema_of,
+    Access, Footprint, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec, schema_of,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::Value;
 use tokio::time::timeout;
 
-use super::{Shell, bash::LONGEST, report, running::Running};
+use super::{Shell, bash::LONGEST, judge::FULL, report, running::Running};
 
 /// Time that a job has to end.
 const ENDING: Duration = Duration::from_secs(5);
@@ -42,10 +43,13 @@ impl JobOutput {
     pub(super) fn new(shell: Shell) -> Self {
         let text = "Shows what a job of `bash` has printed, and if it is running or completed.";
         let spec = ToolSpec::new("job_output", text, schema_of::<OutputArguments>())
-            .with_access(Access::READ)
+            // Who may not use `bash` has no jobs to look at.
+            .with_access(FULL | Access::READ)
+            .with_repeat(Repeat::Safe)
             .naming_subjects()
+            .with_access_by_call()
             .with_timeout(LONGEST + GRACE);
-        Self { spec, shell }
+        Self { spec: shell.confining(spec), shell }
     }
 }
 
@@ -53,6 +57,10 @@ impl JobOutput {
 impl Tool for JobOutput {
     fn spec(&self) -> &ToolSpec {
         &self.spec
+    }
+
+    fn footprint(&self, _: &Value) -> Footprint {
+        Footprint::new(Access::READ)
     }
 
     async fn call(&self, input: ToolInput, cx: &ToolContext<'_>) -> Result<ToolOutput, ToolError> {
@@ -83,7 +91,7 @@ impl JobKill {
             .with_repeat(Repeat::Idempotent)
             .naming_subjects()
             .with_timeout(ENDING + GRACE);
-        Self { spec, shell }
+        Self { spec: shell.confining(spec), shell }
     }
 }
 

@@ -26,7 +26,7 @@ use std::{
 
 use entourage_core::{
     Error, ErrorKind,
-    tool::{Footprint, Tool, ToolError, normal_path},
+    tool::{Footprint, Tool, ToolError, ToolSpec, normal_path},
 };
 
 use crate::process::{disk::Disk, spawn::Program};
@@ -52,6 +52,9 @@ const FREE_SPACE: u64 = 128 << 20;
 /// - The environment is that of the program without secrets and without variables that change what commands mean.
 ///   [`Shell::with_env`] adds to it.
 /// - Of an output of more than 30,000 characters the first and the last 15,000 are kept.
+/// - A command that fails is no error result: what it printed is followed by its exit code. The metadata of a result
+///   has `exit_code`, `signal`, `aborted` (the reason for which it was stopped), `duration_ms`, `dropped_bytes`, `job`
+///   and `judged` (what rules judged), and with a sandbox `sandbox` (its record), `refused` and `restored`.
 /// - Each simple command of a line is a subject for rules. A line that only reads files below the root, by commands
 ///   and options that are known to do that alone, declares read access; any other one write, execute and network
 ///   access.
@@ -199,8 +202,10 @@ impl Shell {
     /// it ends, and the model is told.
     ///
     /// With a sandbox, a run whose scope is limited to some hosts or roots can run commands: its commands reach at most
-    /// the hosts of the scope, as by [`Sandbox::hosts`](crate::sandbox::Sandbox::hosts), and a sandbox that opens more
-    /// than the roots of the scope (system directories aside), or sockets of services, is an error result.
+    /// the hosts of the scope, as by [`Sandbox::hosts`](crate::sandbox::Sandbox::hosts). Where the sandbox opens more
+    /// than the roots of the scope, system directories aside, the tools are out of scope: models are not offered them.
+    /// Sockets of services count as all files, and are an error result where the scope is limited to hosts. The places
+    /// of the sandbox are looked up when the tools are made, so they have to exist.
     #[cfg(feature = "sandbox")]
     #[must_use]
     pub fn with_sandbox(mut self, sandbox: crate::sandbox::Sandbox) -> Self {
@@ -248,6 +253,16 @@ impl Shell {
 impl fmt::Debug for Shell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shell").field("root", &self.root()).finish_non_exhaustive()
+    }
+}
+
+impl Shell {
+    /// The declarations of a tool that does no more than the commands of this shell.
+    fn confining(&self, spec: ToolSpec) -> ToolSpec {
+        match &self.settings.sandbox {
+            Some(sandbox) => spec.confining(sandbox.reached(self.settings.root())),
+            None => spec,
+        }
     }
 }
 

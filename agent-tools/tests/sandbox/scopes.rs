@@ -1,6 +1,9 @@
 //! `bash` in the scope of its run: commands reach no more than the run may.
 
-use entourage_core::{event::Event, permission::Scope};
+use entourage_core::{
+    event::Event,
+    permission::{ApprovalRequest, Approver, Decision, Scope},
+};
 use entourage_runners::ReactAgent;
 use entourage_runtime::{AllowAll, Runtime, permission::Policy};
 use entourage_testkit::ScriptedProvider;
@@ -75,17 +78,20 @@ async fn cp06_a_sandbox_that_opens_more_than_the_roots_of_a_scope_runs_nothing()
     std::os::unix::fs::symlink(place.root().join("src"), links.path().join("in")).unwrap();
     let sandbox = || place.write(Backend::Landlock);
     let inner = Sandbox::workspace_write(place.root().join("src")).unwrap().backend(Backend::Landlock);
+    let outside = std::fs::canonicalize(place.outside.path()).unwrap();
+    let outside = format!("touches `{}`", outside.display());
     for (sandbox, root, beyond) in [
         (Some(sandbox()), ".", None),
         (Some(sandbox().reading(place.root().join("src"))), ".", None),
         (Some(inner), "src", None),
         (None, ".", Some("does not say which paths")),
-        (Some(sandbox()), "src", Some("opens `")),
-        (Some(sandbox().reading(place.outside.path())), ".", Some("opens `")),
-        (Some(sandbox().writing(links.path().join("out"))), ".", Some("opens `")),
+        (Some(sandbox()), "src", Some("touches `.`")),
+        (Some(sandbox().reading(place.outside.path())), ".", Some(outside.as_str())),
+        (Some(sandbox().writing(links.path().join("out"))), ".", Some(outside.as_str())),
         (Some(sandbox().writing(links.path().join("in"))), ".", None),
-        (Some(Sandbox::full()), ".", Some("opens all files")),
-        (Some(sandbox().unix_sockets(true)), ".", Some("opens the sockets of services")),
+        (Some(sandbox().writing(links.path().join("missing"))), ".", Some("touches `/`")),
+        (Some(Sandbox::full()), ".", Some("touches `/`")),
+        (Some(sandbox().unix_sockets(true)), ".", Some("touches `/`")),
     ] {
         let scope = Scope::all().with_roots([root]);
         let (text, _) = run(&place, sandbox, scope, "touch \"$TMPDIR/x\" && echo on").await;
@@ -97,4 +103,37 @@ async fn cp06_a_sandbox_that_opens_more_than_the_roots_of_a_scope_runs_nothing()
     let secret = format!("cat {}", place.outside.path().join("secret").display());
     let (text, _) = run(&place, Some(sandbox()), Scope::all().with_roots(["."]), &secret).await;
     assert!(!text.contains("hidden"), "{text}");
+}
+
+/// An approver that must not be asked.
+#[derive(Debug)]
+struct Nobody;
+
+#[async_trait::async_trait]
+impl Approver for Nobody {
+    async fn decide(&self, request: &ApprovalRequest) -> Result<Decision, entourage_core::Error> {
+        panic!("nobody can allow what the scope excludes: {request:?}");
+    }
+}
+
+#[tokio::test]
+async fn cp06_nobody_is_asked_about_a_shell_whose_sandbox_is_out_of_scope() {
+    let place = Place::new();
+    let shell = Shell::open(place.root()).unwrap().with_sandbox(place.write(Backend::Landlock));
+    let calls = [("bash", json!({ "command": "touch x" })), ("job_output", json!({ "id": "1" }))];
+    for (name, arguments) in calls {
+        let provider = ScriptedProvider::new().call(name, arguments).text("Done.");
+        let agent = ReactAgent::builder("a", provider.model())
+            .tools(shell.tools())
+            .scope(Scope::all().with_roots(["src"]))
+            .build()
+            .unwrap();
+        let session = Runtime::builder().approver(Nobody).build().session();
+        session.start(&agent, "Go").outcome().await.unwrap();
+        assert!(provider.requests().iter().all(|request| request.tools.is_empty()), "no tool is offered");
+    }
+    for tool in shell.tools() {
+        assert!(!Scope::read_only().offers(tool.spec()), "{}", tool.spec().name());
+        assert!(Scope::all().with_roots(["."]).offers(tool.spec()), "{}", tool.spec().name());
+    }
 }

@@ -28,7 +28,9 @@ pub(super) struct Keeper;
 
 #[allow(clippy::unused_self, reason = "no keeper is ever made here")]
 impl Keeper {
-    pub(super) fn end_all(&self) {}
+    pub(super) fn end_all(&self) -> bool {
+        true
+    }
 
     #[cfg(feature = "shell")]
     pub(super) fn order_end(&self) {}

@@ -106,9 +106,10 @@ pub struct Enforced {
 impl Enforced {
     /// Ends what is left of the command, takes back what it changed at protected paths, and returns these paths.
     ///
-    /// Call it after the command has ended, each time. Where [`signals_confined`](Enforced::signals_confined) is true,
-    /// it kills the processes of the command that still run, also those that left its process group; where it is not,
-    /// such a process can go on and change what was taken back.
+    /// Call it after the command has ended, each time; with bubblewrap it ends a command that still runs. Where
+    /// [`signals_confined`](Enforced::signals_confined) is true, it kills the processes of the command that still run,
+    /// also those that left its process group; where it is not, such a process can go on and change what was taken
+    /// back.
     ///
     /// # Contract
     /// - What appeared or was changed is moved to the root of the workspace, under a name that begins with
@@ -128,17 +129,17 @@ impl Enforced {
     ///   moved.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] if a path cannot be compared or written; the others are restored all the same.
+    /// [`ErrorKind::Io`] if a path cannot be compared or written; the others are restored all the same. Also if a
+    /// process of the command does not end within 30 seconds, and may still change what was restored.
     pub async fn restore(&self) -> Result<Vec<PathBuf>, Error> {
         let (watch, keeper) = (self.watch.clone(), self.keeper.clone());
         if watch.is_none() && keeper.is_none() {
             return Ok(Vec::new());
         }
         let restore = move || {
-            if let Some(keeper) = keeper {
-                keeper.end_all();
-            }
-            watch.map_or_else(|| Ok(Vec::new()), |watch| watch.restore())
+            let is_over = keeper.is_none_or(|keeper| keeper.end_all());
+            let changed = watch.map_or_else(|| Ok(Vec::new()), |watch| watch.restore())?;
+            if is_over { Ok(changed) } else { Err(goes_on()) }
         };
         tokio::task::spawn_blocking(restore).await.map_err(|error| {
             Error::new(ErrorKind::Internal, "the task that restores protected paths failed").caused_by(error)
@@ -158,4 +159,10 @@ impl Enforced {
             keeper.order_end();
         }
     }
+}
+
+fn goes_on() -> Error {
+    let message =
+        "a process of the command does not end, and may change protected paths yet; look for it, and at them";
+    Error::new(ErrorKind::Io, message).during("sandbox.restore")
 }

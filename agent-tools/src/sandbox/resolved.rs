@@ -52,8 +52,25 @@ impl Places {
         // The root was resolved when the sandbox was made.
         let root = settings.level.root().map(|root| Place { name: root.to_owned(), at: root.to_owned() });
         let mut places = Self { root, reading: all(&settings.reading)?, writing: all(&settings.writing)? };
+        places.check_root()?;
         places.leave_out_what_may_be_written(&settings.level)?;
         Ok(places)
+    }
+
+    /// Refuses a place by which the root could be written under another name: its protected paths have one name each.
+    fn check_root(&self) -> Result<(), Error> {
+        let Some(root) = &self.root else { return Ok(()) };
+        let other = self.writing.iter().find(|place| {
+            let is_below = place.at.starts_with(&root.at) && !place.name.starts_with(&root.name);
+            root.at.starts_with(&place.at) || is_below
+        });
+        let Some(place) = other.filter(|place| place.name != root.name) else { return Ok(()) };
+        let message = format!(
+            "`{}` of the sandbox's settings may be written and holds the root, or a part of it under another name; name a \
+             place beside the root, or below it by the name of the root",
+            place.name.display()
+        );
+        Err(Error::new(ErrorKind::InvalidInput, message))
     }
 
     /// Leaves out places below others that commands may write to: they add nothing, and commands could move them.
@@ -128,6 +145,7 @@ mod tests {
         }
         symlink(base.join("elsewhere"), base.join("root/out")).unwrap();
         symlink(base.join("root/sub"), base.join("in")).unwrap();
+        symlink(base.join("root"), base.join("link")).unwrap();
         let at = |name: &str| base.join(name);
         let resolved = |sandbox: Sandbox| Places::resolve(&sandbox.settings);
         let write = || Sandbox::workspace_write(at("root")).unwrap();
@@ -136,21 +154,26 @@ mod tests {
                 .reading(at("root/sub"))
                 .reading(at("else/a/b"))
                 .reading(at("elsewhere"))
+                .reading(at("in"))
                 .writing(at("root/sub/cache"))
                 .writing(at("else/a"))
                 .writing(at("else/a"))
                 .writing(at("else/a/b"))
-                .writing(at("in")),
+                .writing(at("else")),
         );
         let places = places.unwrap();
         let names = |places: &[Place]| places.iter().map(|it| it.name.clone()).collect::<Vec<_>>();
-        assert_eq!(names(&places.reading), [at("elsewhere")]);
-        assert_eq!(names(&places.writing), [at("else/a"), at("in")]);
-        assert_eq!(places.writing.last().unwrap().at, at("root/sub"));
+        assert_eq!(names(&places.reading), [at("elsewhere"), at("in")]);
+        assert_eq!(places.reading.last().unwrap().at, at("root/sub"));
+        assert_eq!(names(&places.writing), [at("else")]);
         let read = Sandbox::read_only(at("root")).unwrap().writing(at("root/sub"));
         assert_eq!(names(&resolved(read).unwrap().writing), [at("root/sub")]);
         for (sandbox, kind) in [
             (write().writing(at("root/out")), ErrorKind::InvalidInput),
+            (write().writing(at("in")), ErrorKind::InvalidInput),
+            (write().writing(at("link")), ErrorKind::InvalidInput),
+            (write().writing(&base), ErrorKind::InvalidInput),
+            (Sandbox::read_only(at("root")).unwrap().writing(&base), ErrorKind::InvalidInput),
             (write().reading(at("nothing")), ErrorKind::NotFound),
         ] {
             assert_eq!(resolved(sandbox).unwrap_err().kind(), kind);

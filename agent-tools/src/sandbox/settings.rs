@@ -51,7 +51,8 @@ const PROTECTED: &[&str] = &[
 /// - Links in paths of the settings are resolved when the first command starts, and none is followed later; what is
 ///   secret in `/etc` is found once. With Landlock, files and directories are then those that existed; bubblewrap opens
 ///   what has the name when a command starts. Clones share this; a clone whose settings are changed begins anew.
-/// - A path of the settings that is below another one to which commands may write adds nothing.
+/// - A path of the settings that is below another one to which commands may write adds nothing. One that may be written
+///   and holds the root, or leads into it by another name, is an error.
 ///
 /// It is no boundary against faults of the kernel. What each backend holds is in [`Enforced`].
 ///
@@ -218,7 +219,8 @@ impl Sandbox {
     ///   [`Enforced::restore`] takes the change back afterwards. Until then other programs see the change. Commands of
     ///   other sandboxes, in this program or another one, wait up to 60 seconds for the root, those of bubblewrap too;
     ///   those of one sandbox and its clones run side by side.
-    /// - Where `.git` is a file or a link that leads to a directory below the root, that directory is protected too.
+    /// - Where `.git` is a file or a link that leads to a directory below the root, that directory is protected too,
+    ///   and each link below the root that leads there.
     /// - A path that is not relative, or has `..` in it, is an error of [`spawn`](Sandbox::spawn).
     #[must_use]
     pub fn protecting(self, path: impl Into<PathBuf>) -> Self {
@@ -332,8 +334,8 @@ impl Sandbox {
     ///   passed on, keys among them, unless `set` clears them. A directory outside of the root gives no right there.
     /// - With limits the child is at first `/bin/sh`, which becomes the program, with bubblewrap `bwrap`, and at
     ///   [`full`](Sandbox::full) with Landlock `setsid`, where it is installed, so that the command has no terminal: a
-    ///   program that does not exist ends with exit code 127 (1 with bubblewrap) instead of an error, and `arg0` has no
-    ///   effect. A command that a signal ended has the exit code 128 and more with bubblewrap.
+    ///   program that does not exist ends with exit code 127 instead of an error, and `arg0` has no effect. A command
+    ///   that a signal ended has the exit code 128 and more with bubblewrap.
     /// - If the future is dropped, what was started is killed.
     /// - Standard streams and other open files that `set` passes on are not confined.
     ///

@@ -88,7 +88,7 @@ async fn cp06_a_sandbox_that_opens_more_than_the_roots_of_a_scope_runs_nothing()
         (Some(sandbox()), "src", Some("touches `.`")),
         (Some(sandbox().reading(place.outside.path())), ".", Some(outside.as_str())),
         (Some(sandbox().writing(links.path().join("out"))), ".", Some(outside.as_str())),
-        (Some(sandbox().writing(links.path().join("in"))), ".", None),
+        (Some(sandbox().reading(links.path().join("in"))), ".", None),
         (Some(sandbox().writing(links.path().join("missing"))), ".", Some("touches `/`")),
         (Some(Sandbox::full()), ".", Some("touches `/`")),
         (Some(sandbox().unix_sockets(true)), ".", Some("touches `/`")),

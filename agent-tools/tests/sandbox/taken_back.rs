@@ -136,7 +136,12 @@ impl Held {
         let script = format!("{script}\necho ready; read -r _");
         let (mut child, enforced) = sandbox
             .spawn("/bin/bash", |command| {
-                command.arg("-c").arg(script).stdin(Stdio::piped()).stdout(Stdio::piped())
+                command
+                    .arg("-c")
+                    .arg(script)
+                    .stdin(Stdio::piped())
+                    .stdout(Stdio::piped())
+                    .stderr(Stdio::piped())
             })
             .await
             .unwrap();
@@ -377,6 +382,133 @@ async fn attack_22_a_directory_of_git_elsewhere_is_protected_too() {
             };
             let left: Vec<_> = after.iter().filter_map(evil).collect();
             assert!(left.is_empty(), "{backend:?} {store}: {left:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn attack_22_links_on_the_way_to_a_directory_of_git_are_protected_too() {
+    for backend in backends().await {
+        for (git, links) in [
+            ("link l/x", vec![("l", "sub")]),
+            ("link m", vec![("m", "sub/x")]),
+            ("link m", vec![("m", "n/../sub/x"), ("n", "sub")]),
+            ("file l/x", vec![("l", "sub")]),
+            ("common ../l/x", vec![("l", "sub")]),
+        ] {
+            let place = Place::new();
+            let at = |name: &str| place.root().join(name);
+            fs::create_dir_all(at("sub")).unwrap();
+            repository(&at("sub/x"));
+            links.iter().for_each(|(name, target)| symlink(target, at(name)).unwrap());
+            match git.split_once(' ').unwrap() {
+                ("link", target) => symlink(target, at(".git")).unwrap(),
+                ("file", target) => fs::write(at(".git"), format!("gitdir: {target}\n")).unwrap(),
+                (_, target) => {
+                    fs::create_dir(at(".git")).unwrap();
+                    fs::write(at(".git/commondir"), target).unwrap();
+                }
+            }
+            let turned: String = links
+                .iter()
+                .map(|(name, _)| format!("rm {name}; ln -s evil {name} 2>/dev/null; mv -T moved {name};"))
+                .collect();
+            let script = format!(
+                "mkdir -p evil/x/hooks moved/x/hooks; echo evil > evil/x/hooks/pre-push; {turned} echo end"
+            );
+            let ran = place.run(&place.write(backend), &script).await;
+            assert!(ran.out.ends_with("end"), "{backend:?} {git} {ran:?}");
+            for (name, target) in &links {
+                assert_eq!(fs::read_link(at(name)).unwrap(), Path::new(target), "{backend:?} {git} {ran:?}");
+            }
+            assert_eq!(
+                fs::read_to_string(at("sub/x/hooks/pre-push")).unwrap(),
+                "true\n",
+                "{backend:?} {git}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn attack_22_a_pipe_in_the_place_of_gits_files_stops_nothing() {
+    for backend in backends().await {
+        let place = Place::new();
+        fs::create_dir(place.root().join(".git")).unwrap();
+        for name in [".git/commondir", ".envrc", "pipe"] {
+            let made = std::process::Command::new("mkfifo").arg(place.root().join(name)).status();
+            assert!(made.unwrap().success());
+        }
+        symlink("pipe", place.root().join(".mcp.json")).unwrap();
+        assert_eq!(place.run(&place.write(backend), "echo on").await.out, "on", "{backend:?}");
+    }
+}
+
+#[tokio::test]
+async fn attack_22_restore_ends_a_command_that_still_runs() {
+    if !has_bubblewrap().await {
+        return;
+    }
+    let place = Place::new();
+    let script = "setsid sh -c 'while :; do mkdir -p .git/hooks .vscode/x; done 2>/dev/null' &
+        chrt -i -p 0 1; for i in 1 2 3 4; do (while :; do :; done) & done";
+    let Held { mut child, enforced } = Held::start(&place.write(Backend::Bubblewrap), script).await;
+    enforced.restore().await.unwrap();
+    let mut out = Vec::new();
+    // Nobody is left who could hold it open.
+    tokio::io::AsyncReadExt::read_to_end(&mut child.stderr.take().unwrap(), &mut out).await.unwrap();
+    assert!(!child.wait().await.unwrap().success());
+    let names: Vec<_> = fs::read_dir(place.root()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["inside"]);
+}
+
+#[tokio::test]
+async fn attack_22_what_a_command_makes_where_a_mount_was_taken_away_is_taken_back() {
+    if !has_bubblewrap().await {
+        return;
+    }
+    let place = Place::new();
+    fs::write(place.root().join(".envrc"), "good").unwrap();
+    fs::hard_link(place.root().join(".envrc"), place.root().join("second")).unwrap();
+    let script =
+        "echo evil > second; echo ready; read -r _; mkdir .vscode && echo evil > .vscode/tasks.json; true";
+    let first = Held::start(&place.write(Backend::Bubblewrap), script).await;
+    // As `git clean` does.
+    fs::remove_dir(place.root().join(".vscode")).unwrap();
+    fs::remove_dir(place.root().join(".idea")).unwrap();
+    let Held { mut child, enforced } = first;
+    child.stdin.take().unwrap().write_all(b"\n\n").await.unwrap();
+    child.wait().await.unwrap();
+    let changed = enforced.restore().await.unwrap();
+    assert_eq!(changed, [PathBuf::from(".envrc"), PathBuf::from(".vscode")]);
+    assert!(!place.root().join(".vscode").exists() && !place.root().join(".git").exists());
+    assert_eq!(fs::read_to_string(place.root().join(".envrc")).unwrap(), "good");
+}
+
+#[tokio::test]
+async fn attack_22_processes_that_outlive_their_command_change_nothing() {
+    // The first process of a name space may have to wait long for its own end.
+    let script = "for i in 1 2 3 4; do (while :; do
+            mkdir -p p$i/hooks; echo evil > p$i/hooks/pre-commit; mv -T p$i .git; mkdir .vscode; echo evil > .vscode/x
+        done) 2>/dev/null & done; chrt -i -p 0 1; sleep 0.1";
+    for backend in backends().await {
+        for kills in [false, true, false, true] {
+            let place = Place::new();
+            let script = if kills { format!("{script}; sleep 60") } else { script.to_owned() };
+            let (mut child, enforced) = place
+                .write(backend)
+                .spawn("/bin/bash", |command| command.arg("-c").arg(script).stderr(Stdio::null()))
+                .await
+                .unwrap();
+            if kills {
+                tokio::time::sleep(Duration::from_millis(150)).await;
+                Sandbox::kill_tree(&child);
+            }
+            child.wait().await.unwrap();
+            enforced.restore().await.unwrap();
+            for name in [".git", ".vscode"] {
+                assert!(!place.root().join(name).exists(), "{backend:?} {kills} {name}");
+            }
         }
     }
 }

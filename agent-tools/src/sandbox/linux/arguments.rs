@@ -4,13 +4,17 @@
 use std::{
     ffi::{OsStr, OsString},
     fs::File,
-    io,
+    io::{self, PipeReader, PipeWriter, Read, Write},
     os::fd::{AsFd, AsRawFd, OwnedFd},
     path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
 };
 
+use command_fds::{CommandFdExt, FdMapping};
 use entourage_core::{Error, ErrorKind};
 use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
     fs::{CWD, Mode, OFlags, ResolveFlags},
     io::Errno,
 };
@@ -85,16 +89,62 @@ impl Arguments {
     }
 }
 
+/// Time for `bwrap` to set a sandbox up.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The descriptors by which a command of bubblewrap tells that it is ready, and learns that it may begin. A shell
+/// closes them, which knows one digit.
+const READY: i32 = 8;
+const GATE: i32 = 9;
+
+/// What does that, and then becomes the command. If this program is killed before, nothing runs: until `bwrap` is
+/// ready, it would not end with this program.
+pub(super) const GATED: [&str; 4] =
+    ["/bin/sh", "-c", "echo>&8;exec 8>&-;read -r _ <&9||exit 126;exec 9<&-;exec \"$@\"", "sh"];
+
 /// Arguments of one command, and the descriptors that they name.
 #[derive(Debug, Default)]
 pub(super) struct Ready {
     pub(super) words: Vec<OsString>,
-    pub(super) files: Vec<OwnedFd>,
+    files: Vec<OwnedFd>,
+    gate: Option<(PipeWriter, PipeReader)>,
+    ours: Option<Gate>,
+}
+
+/// The ends of a command's pipes that this program keeps.
+#[derive(Debug)]
+pub(super) struct Gate {
+    ready: PipeReader,
+    begin: PipeWriter,
+}
+
+impl Gate {
+    /// Waits until the command is ready. Returns false if it ended before. Blocks.
+    pub(super) fn wait(&mut self) -> Result<bool, Error> {
+        let patience = Timespec::try_from(PATIENCE).ok();
+        let mut polled = [PollFd::new(&self.ready, PollFlags::IN)];
+        match rustix::io::retry_on_intr(|| poll(&mut polled, patience.as_ref())) {
+            Ok(0) => {
+                let message =
+                    "bubblewrap did not get ready in time; is a place of the sandbox on a slow file system?";
+                Err(Error::new(ErrorKind::Timeout, message).during("sandbox.spawn"))
+            }
+            Ok(_) => Ok(self.ready.read(&mut [0])? > 0),
+            Err(error) => Err(io::Error::from(error).into()),
+        }
+    }
+
+    /// Lets the command begin.
+    pub(super) fn open(mut self) {
+        // One that has ended meanwhile tells by its status.
+        let _ = self.begin.write_all(b"\n");
+    }
 }
 
 impl Ready {
     fn file(&mut self, file: OwnedFd) {
-        self.words.push(file.as_raw_fd().to_string().into());
+        let number = GATE + 1 + i32::try_from(self.files.len()).unwrap_or(i32::MAX - GATE - 1);
+        self.words.push(number.to_string().into());
         self.files.push(file);
     }
 
@@ -107,9 +157,8 @@ impl Ready {
 
     /// Mounts what nobody can read anything from.
     pub(super) fn nothing(&mut self, path: &Path) {
-        self.words.extend(
-            [OsStr::new("--ro-bind"), OsStr::new("/dev/null"), path.as_os_str()].map(OsStr::to_owned),
-        );
+        let words = [OsStr::new("--ro-bind"), OsStr::new("/dev/null"), path.as_os_str()];
+        self.words.extend(words.map(OsStr::to_owned));
     }
 
     /// Mounts what was opened below the root at its name there.
@@ -122,10 +171,29 @@ impl Ready {
         Ok(())
     }
 
+    /// Has the command wait until it may begin; what it starts by is [`GATED`].
+    pub(super) fn waiting(&mut self) -> io::Result<()> {
+        let ((ready, their_ready), (their_begin, begin)) = (io::pipe()?, io::pipe()?);
+        self.gate = Some((their_ready, their_begin));
+        self.ours = Some(Gate { ready, begin });
+        Ok(())
+    }
+
     /// Hands a filter over, from its start: each reader needs a position of its own.
     pub(super) fn filter(&mut self, filter: &File) -> io::Result<()> {
         self.words.push("--seccomp".into());
         self.file(File::open(format!("/proc/self/fd/{}", filter.as_fd().as_raw_fd()))?.into());
         Ok(())
+    }
+
+    /// Adds the arguments to a command, with their descriptors. Returns the command's gate, if it has one.
+    pub(super) fn give(self, command: &mut Command) -> Result<Option<Gate>, Error> {
+        let gate = self.gate.map(|(ready, gate)| [(READY, ready.into()), (GATE, gate.into())]);
+        let numbered = (GATE + 1..).zip(self.files).chain(gate.into_iter().flatten());
+        let mappings = numbered.map(|(child_fd, parent_fd)| FdMapping { parent_fd, child_fd }).collect();
+        command.args(self.words).fd_mappings(mappings).map_err(|error| {
+            Error::new(ErrorKind::Internal, "two descriptors have one number; report this").caused_by(error)
+        })?;
+        Ok(self.ours)
     }
 }

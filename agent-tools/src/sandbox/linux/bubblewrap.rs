@@ -2,12 +2,12 @@
 
 use std::{
     collections::BTreeSet,
+    ffi::OsStr,
     fs, io,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
-use command_fds::CommandFdExt;
 use entourage_core::{Error, ErrorKind};
 
 use super::{
@@ -22,6 +22,15 @@ use crate::sandbox::{
 
 /// The name of the private directory in a command.
 const TEMP: &str = "/tmp";
+
+/// What programs say where descriptors, processes, memory or space are used up.
+const SHORT: [&str; 5] = [
+    "Too many open files",
+    "Resource temporarily unavailable",
+    "Cannot allocate memory",
+    "No space left on device",
+    "Quota exceeded",
+];
 
 /// The most bytes of what `bwrap` says that an error repeats.
 const SAID: usize = 300;
@@ -51,20 +60,25 @@ impl Bubblewrap {
 
     /// Runs a command under bubblewrap that has to succeed.
     fn tries(&self, command: &[&str]) -> Result<(), Error> {
-        let ready = self.ready()?;
-        let tried = Command::new(&self.program)
-            .args(ready.words)
-            .arg("--")
-            .args(command)
-            .stdin(Stdio::null())
-            .current_dir("/")
-            .preserved_fds(ready.files)
-            .output()
-            .map_err(|error| unsupported("bubblewrap does not start").caused_by(error))?;
+        let mut tried = Command::new(&self.program);
+        self.ready()?.give(&mut tried)?;
+        let tried = tried.arg("--").args(command).stdin(Stdio::null()).current_dir("/").output().map_err(
+            |error| match error.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => {
+                    unsupported("bubblewrap does not start").caused_by(error)
+                }
+                _ => Error::new(ErrorKind::Io, "bubblewrap could not be started").caused_by(error),
+            },
+        )?;
         if tried.status.success() {
             return Ok(());
         }
         let said: String = String::from_utf8_lossy(&tried.stderr).chars().take(SAID).collect();
+        // A machine that is short of something for a moment is no reason for another backend.
+        if SHORT.iter().any(|short| said.contains(short)) {
+            let message = format!("bubblewrap could not be tried: {}; try again", said.trim());
+            return Err(Error::new(ErrorKind::Io, message).during("sandbox.prepare"));
+        }
         let hint = if said.contains("bind-fd") {
             "update it to one that has `--bind-fd` (0.10, or 0.8 with the fixes of a distribution)"
         } else {
@@ -79,11 +93,15 @@ impl Bubblewrap {
 
 /// Finds bubblewrap and tries it.
 pub(super) fn find(settings: &Settings, places: &Places, temp: &Place) -> Result<Bubblewrap, Error> {
-    let program = settings.bubblewrap.clone().or_else(|| in_path(settings)).ok_or_else(|| {
-        unsupported(
-            "bubblewrap is not installed; install it (the program is `bwrap`), or use another backend",
-        )
-    })?;
+    let program = settings
+        .bubblewrap
+        .clone()
+        .or_else(|| std::env::var_os("PATH").and_then(|path| in_path(places, &path)))
+        .ok_or_else(|| {
+            unsupported(
+                "bubblewrap is not installed; install it (the program is `bwrap`), or use another backend",
+            )
+        })?;
     if !program.is_absolute() || !program.is_file() {
         let shown = program.display();
         return Err(unsupported(format!(
@@ -110,20 +128,14 @@ fn unsupported(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
     Error::new(ErrorKind::Unsupported, message).during("sandbox.prepare")
 }
 
-/// The first `bwrap` in `PATH`, places that commands can write to left out.
-fn in_path(settings: &Settings) -> Option<PathBuf> {
-    let writable = |directory: &Path| {
-        settings
-            .level
-            .root()
-            .into_iter()
-            .chain(settings.writing.iter().map(PathBuf::as_path))
-            .any(|path| fs::canonicalize(directory).is_ok_and(|directory| directory.starts_with(path)))
-    };
-    std::env::split_paths(&std::env::var_os("PATH")?)
-        .filter(|directory| directory.is_absolute() && !writable(directory))
-        .map(|directory| directory.join("bwrap"))
-        .find(|program| program.is_file())
+/// The first `bwrap` in `PATH`, places that commands can write to left out, whatever their names are.
+fn in_path(found: &Places, path: &OsStr) -> Option<PathBuf> {
+    let is_writable =
+        |path: &Path| found.root.iter().chain(&found.writing).any(|place| path.starts_with(&place.at));
+    std::env::split_paths(path)
+        .filter(|directory| directory.is_absolute())
+        .filter_map(|directory| fs::canonicalize(directory.join("bwrap")).ok())
+        .find(|program| program.is_file() && !is_writable(program))
 }
 
 fn arguments(settings: &Settings, found: &Places, temp: &Place) -> Result<Arguments, Error> {
@@ -193,4 +205,33 @@ fn close_machine(made: &mut Arguments) {
     }
     // A command must not write to the person's terminal, nor read from it.
     made.three("--dev-bind-try", Path::new("/dev/null"), Path::new("/dev/tty"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attack_31_a_bwrap_that_commands_could_have_put_there_is_not_taken() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = fs::canonicalize(dir.path()).unwrap();
+        let at = |name: &str| base.join(name);
+        for name in ["real/bin", "root/bin", "else", "links"] {
+            fs::create_dir_all(at(name)).unwrap();
+        }
+        for name in ["real/bin/bwrap", "root/bin/bwrap", "else/bwrap"] {
+            fs::write(at(name), "").unwrap();
+        }
+        std::os::unix::fs::symlink(at("real"), at("alias")).unwrap();
+        std::os::unix::fs::symlink(at("root/bin/bwrap"), at("links/bwrap")).unwrap();
+        let place = |name: &str| Place { name: at(name), at: fs::canonicalize(at(name)).unwrap() };
+        let places = Places { root: Some(place("root")), reading: vec![], writing: vec![place("alias")] };
+        for (directories, found) in [
+            (vec!["real/bin", "alias/bin", "root/bin", "links"], None),
+            (vec!["real/bin", "else"], Some("else/bwrap")),
+        ] {
+            let path = std::env::join_paths(directories.iter().map(|name| at(name))).unwrap();
+            assert_eq!(in_path(&places, &path), found.map(at), "{directories:?}");
+        }
+    }
 }

@@ -1,27 +1,47 @@
 //! The end of all processes of a command, also of those that left its process group.
 //!
-//! A thread stays in the command's Landlock domain. Of all processes it may signal those of the domain alone, so a
-//! signal to every process reaches these and no others.
+//! With Landlock, a thread stays in the command's domain. Of all processes it may signal those of the domain alone, so
+//! a signal to every process reaches these and no others. With bubblewrap, all processes end with the first one of
+//! their name space, and before it has ended.
 
 use std::{
     fs,
-    sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel},
+    os::fd::OwnedFd,
+    path::PathBuf,
+    sync::{
+        Arc,
+        mpsc::{Receiver, Sender, SyncSender, channel, sync_channel},
+    },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use rustix::process::{Pid, Signal, getpid, getppid, kill_process_group, test_kill_process};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    process::{
+        Pid, PidfdFlags, Signal, getpid, getppid, kill_process_group, pidfd_open, pidfd_send_signal,
+        test_kill_process,
+    },
+};
 
 /// Time between two looks at processes that were killed, and the most looks.
 const PAUSE: Duration = Duration::from_millis(5);
 const LOOKS: u32 = 400;
 
+/// Time for the processes of a name space to end, of which some may have to wait long for a processor.
+const ENDING: Duration = Duration::from_secs(30);
+
 /// The first version of Landlock's interface that keeps signals in the domain.
 const SCOPED: u32 = 6;
 
-/// A way to the thread in the domain.
+/// A way to end all processes of a command.
 #[derive(Debug, Clone)]
-pub(in crate::sandbox) struct Keeper(Sender<SyncSender<()>>);
+pub(in crate::sandbox) enum Keeper {
+    /// The thread in the domain.
+    Thread(Sender<SyncSender<()>>),
+    /// The first process of the name space.
+    First(Arc<OwnedFd>),
+}
 
 /// The part of the thread.
 #[derive(Debug)]
@@ -30,22 +50,59 @@ pub(super) struct Kept(Receiver<SyncSender<()>>);
 /// Both, if the domain of this version keeps signals inside.
 pub(super) fn pair(abi: u32) -> Option<(Keeper, Kept)> {
     let (sender, receiver) = channel();
-    (abi >= SCOPED).then_some((Keeper(sender), Kept(receiver)))
+    (abi >= SCOPED).then_some((Keeper::Thread(sender), Kept(receiver)))
+}
+
+/// The keeper of a command that `bwrap`, a child of this program, has set up; none if it has ended.
+pub(super) fn of_bubblewrap(bwrap: u32) -> Option<Keeper> {
+    let listed = fs::read_to_string(format!("/proc/{bwrap}/task/{bwrap}/children")).unwrap_or_default();
+    let listed = listed.split_whitespace().next().and_then(|id| Pid::from_raw(id.parse().ok()?));
+    // Some kernels have no list.
+    let first = listed.or_else(|| all().into_iter().flatten().find(|id| parent_of(*id) == Some(bwrap)))?;
+    let opened = pidfd_open(first, PidfdFlags::empty()).ok()?;
+    // What is no child of it any more has ended, and its number may be that of somebody else.
+    (parent_of(first) == Some(bwrap)).then(|| Keeper::First(Arc::new(opened)))
 }
 
 impl Keeper {
-    /// Kills all processes of the domain, and waits until they are gone.
-    pub(in crate::sandbox) fn end_all(&self) {
-        let (done, waits) = sync_channel(1);
-        if self.0.send(done).is_ok() {
-            let _ = waits.recv();
+    /// Kills all processes of the command, and waits until they are gone. Returns false if they are not.
+    pub(in crate::sandbox) fn end_all(&self) -> bool {
+        match self {
+            Self::Thread(thread) => {
+                let (done, waits) = sync_channel(1);
+                if thread.send(done).is_ok() {
+                    let _ = waits.recv();
+                }
+                true
+            }
+            Self::First(first) => {
+                self.order_end();
+                has_ended(first)
+            }
         }
     }
 
-    /// Kills all processes of the domain soon.
-    #[cfg(feature = "shell")]
+    /// Kills all processes of the command soon.
     pub(in crate::sandbox) fn order_end(&self) {
-        let _ = self.0.send(sync_channel(1).0);
+        match self {
+            Self::Thread(thread) => drop(thread.send(sync_channel(1).0)),
+            // One that has ended cannot be signalled, as it should be.
+            Self::First(first) => drop(pidfd_send_signal(first, Signal::KILL)),
+        }
+    }
+}
+
+fn has_ended(process: &OwnedFd) -> bool {
+    let began = Instant::now();
+    loop {
+        let left = ENDING.saturating_sub(began.elapsed());
+        let mut polled = [PollFd::new(process, PollFlags::IN)];
+        match poll(&mut polled, Timespec::try_from(left).ok().as_ref()) {
+            Ok(0) if left.is_zero() => return false,
+            Ok(0) | Err(rustix::io::Errno::INTR) => {}
+            Ok(_) => return true,
+            Err(_) => return false,
+        }
     }
 }
 
@@ -76,11 +133,38 @@ fn end_all() {
     }
 }
 
+/// The processes of this machine, as far as they can be seen.
+fn all() -> Option<impl Iterator<Item = Pid>> {
+    let all = fs::read_dir("/proc").ok()?;
+    Some(all.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok().and_then(Pid::from_raw)))
+}
+
+/// True if one of these absolute paths is mounted on in a process of this machine. It reads the mounts of all of them.
+pub(super) fn are_mounted_on(paths: &[PathBuf]) -> bool {
+    let escaped = |path: &PathBuf| {
+        let text = path.to_string_lossy().replace('\\', "\\134");
+        text.replace(' ', "\\040").replace('\t', "\\011").replace('\n', "\\012")
+    };
+    let paths: Vec<String> = paths.iter().map(escaped).collect();
+    let mounts = all().into_iter().flatten().filter_map(|id| {
+        let table = fs::read(format!("/proc/{}/mountinfo", id.as_raw_nonzero())).ok()?;
+        Some(String::from_utf8_lossy(&table).into_owned())
+    });
+    let is_one = |mount: &str| {
+        // While bubblewrap works, the names have a prefix.
+        mount.split(' ').nth(4).is_some_and(|at| paths.iter().any(|path| at.ends_with(path)))
+    };
+    !paths.is_empty() && mounts.into_iter().any(|table| table.lines().any(is_one))
+}
+
 fn anybody_left() -> bool {
-    let Ok(all) = fs::read_dir("/proc") else { return false };
-    let ids =
-        all.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok().and_then(Pid::from_raw));
+    let Some(ids) = all() else { return false };
     ids.filter(|id| *id != getpid() && test_kill_process(*id).is_ok()).any(is_alive)
+}
+
+fn parent_of(id: Pid) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", id.as_raw_nonzero())).ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// False for a process that ended and waits for its parent to notice.

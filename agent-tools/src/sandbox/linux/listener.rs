@@ -5,7 +5,7 @@
 use std::{
     fs,
     io::Write,
-    net::{Ipv4Addr, SocketAddr, TcpListener},
+    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
     thread,
     time::{Duration, Instant},
 };
@@ -47,7 +47,7 @@ pub(super) const OPENERS: [Opener; 2] = [
             &&socket(C,AF_INET,SOCK_STREAM,0)&&connect(C,$a)&&sysread(C,$b,1)\
             or print(STDERR \"sandbox: no listener for the proxy: $!\\n\"),exit 1;\
             alarm 0;delete$ENV{PERL_BADLANG};/^SANDBOX_(PERL.+)/&&($ENV{$1}=delete$ENV{$_})for keys%ENV;\
-            exec{$ARGV[0]}@ARGV;print STDERR \"sandbox: $ARGV[0] cannot be started: $!\\n\";exit 1",
+            exec{$ARGV[0]}@ARGV;print STDERR \"sandbox: $ARGV[0] cannot be started: $!\\n\";exit 127",
         trial: "1",
     },
     Opener {
@@ -59,20 +59,35 @@ pub(super) const OPENERS: [Opener; 2] = [
             [signal.signal(s,signal.SIG_DFL) for s in (signal.SIGPIPE,signal.SIGXFSZ)]\n\
             signal.alarm(0)\n\
             try:os.execvp(sys.argv[1],sys.argv[1:])\n\
-            except OSError as e:sys.exit(f'sandbox: {sys.argv[1]} cannot be started: {e}')",
+            except OSError as e:os.write(2,f'sandbox: {sys.argv[1]} cannot be started: {e}\\n'.encode());os._exit(127)",
         trial: "import os,signal,socket",
     },
 ];
 
-/// Takes the listener that the interpreter below `child` opened, and lets it become the command. Blocks.
-pub(super) fn take(child: &mut Child) -> Result<TcpListener, Error> {
+/// A listener, and the interpreter that waits to become the command.
+#[derive(Debug)]
+pub(super) struct Taken {
+    listener: TcpListener,
+    interpreter: TcpStream,
+}
+
+impl Taken {
+    /// Lets the command begin.
+    pub(super) fn begin(mut self) -> Result<TcpListener, Error> {
+        self.interpreter.write_all(b"x")?;
+        Ok(self.listener)
+    }
+}
+
+/// Takes the listener that the interpreter below `child` opened. Blocks.
+pub(super) fn take(child: &mut Child) -> Result<Taken, Error> {
     let began = Instant::now();
     let root = child.id();
     let mut refused = None;
     while began.elapsed() < PATIENCE {
         for id in root.into_iter().flat_map(descendants) {
             match listener_of(id) {
-                Ok(Some(listener)) => return Ok(listener),
+                Ok(Some(taken)) => return Ok(taken),
                 Ok(None) => {}
                 Err(error) => refused = Some(error),
             }
@@ -110,7 +125,7 @@ fn descendants(id: u32) -> Vec<u32> {
 }
 
 /// A copy of the listener that a process opened, once the process has connected to it.
-fn listener_of(id: u32) -> rustix::io::Result<Option<TcpListener>> {
+fn listener_of(id: u32) -> rustix::io::Result<Option<Taken>> {
     let Some(id) = super::pid(id) else { return Ok(None) };
     let process = pidfd_open(id, PidfdFlags::empty())?;
     for descriptor in DESCRIPTORS {
@@ -122,10 +137,9 @@ fn listener_of(id: u32) -> rustix::io::Result<Option<TcpListener>> {
         let ours = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT));
         if copy.local_addr().is_ok_and(|address| address == ours)
             && copy.set_nonblocking(true).is_ok()
-            && let Ok((mut connected, _)) = copy.accept()
-            && connected.write_all(b"x").is_ok()
+            && let Ok((interpreter, _)) = copy.accept()
         {
-            return Ok(Some(copy));
+            return Ok(Some(Taken { listener: copy, interpreter }));
         }
     }
     Ok(None)
@@ -165,7 +179,7 @@ mod tests {
             let mut child = start(&[opener.script, "/bin/sh", "-c", SHOW, "a  b", "-c"]);
             let (listener, child) =
                 tokio::task::spawn_blocking(move || (take(&mut child), child)).await.unwrap();
-            assert_eq!(listener.unwrap().local_addr().unwrap().port(), PORT);
+            assert_eq!(listener.unwrap().begin().unwrap().local_addr().unwrap().port(), PORT);
             let output = child.wait_with_output().await.unwrap();
             assert_eq!(
                 (output.stdout.as_slice(), output.status.code()),
@@ -174,9 +188,12 @@ mod tests {
             );
             let mut child = start(&[opener.script, "/no/such/program"]);
             let child =
-                tokio::task::spawn_blocking(move || take(&mut child).map(|_| child)).await.unwrap().unwrap();
+                tokio::task::spawn_blocking(move || take(&mut child).and_then(Taken::begin).map(|_| child))
+                    .await
+                    .unwrap()
+                    .unwrap();
             let output = child.wait_with_output().await.unwrap();
-            assert_eq!(output.status.code(), Some(1), "{output:?}");
+            assert_eq!(output.status.code(), Some(127), "{output:?}");
             assert!(String::from_utf8_lossy(&output.stderr).contains("cannot be started"), "{output:?}");
         }
     }

@@ -20,7 +20,7 @@ mod watch;
 use std::{
     ffi::{OsStr, OsString},
     fs::File,
-    io::Write,
+    io::{self, Write},
     path::Path,
     sync::Arc,
     thread,
@@ -28,7 +28,6 @@ use std::{
 };
 
 use ::landlock::RulesetCreated;
-use command_fds::CommandFdExt;
 use entourage_core::{Error, ErrorKind};
 use rustix::{
     fs::OFlags,
@@ -42,7 +41,12 @@ use tokio::{
     sync::oneshot,
 };
 
-use self::{arguments::Ready, bubblewrap::Bubblewrap, filter::Open, watch::Plan};
+use self::{
+    arguments::{GATED, Gate, Ready},
+    bubblewrap::Bubblewrap,
+    filter::Open,
+    watch::Plan,
+};
 use super::{
     Backend, Enforced,
     resolved::{Base, Place, Places},
@@ -125,6 +129,10 @@ impl Prepared {
             plan.masked.iter().for_each(|path| ready.empty(&root.join(path)));
         }
         ready.filter(&self.filter_file)?;
+        // An interpreter that opens a listener waits for this program too.
+        if found.opener.is_empty() {
+            ready.waiting()?;
+        }
         Ok(Some((plan, ready)))
     }
 
@@ -134,8 +142,13 @@ impl Prepared {
         SETSID.iter().map(Path::new).find(|program| is_open && program.is_file())
     }
 
-    /// The beginning of a command, and whether another program comes before it.
-    fn command(&self, settings: &Settings, program: OsString, ready: Ready) -> (Command, bool) {
+    /// The beginning of a command, whether another program comes before it, and its gate.
+    fn command(
+        &self,
+        settings: &Settings,
+        program: OsString,
+        ready: Ready,
+    ) -> Result<(Command, bool, Option<Gate>), Error> {
         let limits = limits::script(settings);
         let session = self.session(settings);
         let begin = |program: &OsStr| {
@@ -156,12 +169,15 @@ impl Prepared {
             command
         };
         match &self.confinement {
-            Confinement::Landlock(_) => (limited(&program), session.is_some() || !limits.is_empty()),
+            Confinement::Landlock(_) => {
+                Ok((limited(&program), session.is_some() || !limits.is_empty(), None))
+            }
             Confinement::Bubblewrap(found) => {
                 let mut command = limited(found.program.as_os_str());
-                command.args(ready.words).arg("--").args(&found.opener).arg(program);
-                command.as_std_mut().preserved_fds(ready.files);
-                (command, true)
+                let gate = ready.give(command.as_std_mut())?;
+                let before = if found.opener.is_empty() { &GATED[..] } else { &found.opener };
+                command.arg("--").args(before).arg(program);
+                Ok((command, true, gate))
             }
         }
     }
@@ -203,7 +219,7 @@ pub(super) async fn spawn(
     set: impl FnOnce(&mut Command) -> &mut Command,
 ) -> Result<(Child, Enforced), Error> {
     let (plan, ready) = begin(settings, prepared).await?;
-    let (mut command, indirect) = prepared.command(settings, program, ready);
+    let (mut command, indirect, gate) = prepared.command(settings, program, ready)?;
     if let Some(root) = settings.level.root() {
         command.current_dir(root);
     }
@@ -223,12 +239,12 @@ pub(super) async fn spawn(
     let (handle, prepared) = (Handle::current(), Arc::clone(prepared));
     let (best_effort, network) = (settings.best_effort, settings.network.clone());
     let (sender, receiver) = oneshot::channel();
+    let mut started = Started { child: None, enforced: Some(enforced) };
     on_thread(move || {
-        let mut started = Started { child: None, enforced: None };
-        let result = start(enforced, &mut started, &mut command, &prepared, &handle, best_effort);
+        let result = start(&mut started, &mut command, &prepared, &handle, best_effort);
         // It holds the descriptors of all places, and this thread may stay.
         drop(command);
-        let result = result.and_then(|()| open(network, &mut started, &handle));
+        let result = result.and_then(|()| open(network, gate, &mut started, &handle));
         let kept = started.keep();
         // Bubblewrap ends with the thread that started it, and takes its filter from this program.
         let is_bubblewrap = matches!(prepared.confinement, Confinement::Bubblewrap(_));
@@ -306,14 +322,13 @@ fn enforced(settings: &Settings, prepared: &Arc<Prepared>, plan: Option<Plan>) -
 
 /// Starts the command; with Landlock, confines this thread first.
 fn start(
-    enforced: Enforced,
     started: &mut Started,
     command: &mut Command,
     prepared: &Prepared,
     handle: &Handle,
     best_effort: bool,
 ) -> Result<(), Error> {
-    let held = started.enforced.insert(enforced);
+    let held = started.enforced.as_mut().ok_or_else(ended)?;
     if let Confinement::Landlock(rules) = &prepared.confinement {
         let rules = rules.try_clone().map_err(|error| {
             Error::new(ErrorKind::Io, "the rules of the sandbox cannot be copied").caused_by(error)
@@ -331,8 +346,8 @@ fn start(
     let _entered = handle.enter();
     let child = command.spawn().map_err(|error| {
         let kind = match error.kind() {
-            std::io::ErrorKind::NotFound => ErrorKind::NotFound,
-            std::io::ErrorKind::PermissionDenied => ErrorKind::PermissionDenied,
+            io::ErrorKind::NotFound => ErrorKind::NotFound,
+            io::ErrorKind::PermissionDenied => ErrorKind::PermissionDenied,
             _ => ErrorKind::Io,
         };
         let program = command.as_std().get_program().to_string_lossy();
@@ -345,12 +360,27 @@ fn start(
     Ok(())
 }
 
-/// Gives a command whose network is limited to some hosts its way to them.
-fn open(network: Network, started: &mut Started, handle: &Handle) -> Result<Option<proxy::Proxy>, Error> {
+/// Lets a command of bubblewrap begin; one whose network is limited to some hosts gets its way to them.
+fn open(
+    network: Network,
+    gate: Option<Gate>,
+    started: &mut Started,
+    handle: &Handle,
+) -> Result<Option<proxy::Proxy>, Error> {
+    if let Some(mut gate) = gate {
+        // What ended before tells by its status.
+        if gate.wait()? {
+            started.keep_first()?;
+            gate.open();
+        }
+    }
     let (Network::Hosts(scope), Some(child)) = (network, &mut started.child) else { return Ok(None) };
+    let taken = listener::take(child)?;
+    started.keep_first()?;
+    let listener = taken.begin()?;
     let refused = started.enforced.as_ref().map(|enforced| enforced.refused.clone()).unwrap_or_default();
     let _entered = handle.enter();
-    proxy::serve(listener::take(child)?, scope, refused).map(Some)
+    proxy::serve(listener, scope, refused).map(Some)
 }
 
 /// A command on its way to the caller. If it does not arrive, it is killed.
@@ -363,6 +393,19 @@ impl Started {
     fn watcher(&self) -> Option<rustix::fd::OwnedFd> {
         let id = pid(self.child.as_ref()?.id()?)?;
         rustix::process::pidfd_open(id, rustix::process::PidfdFlags::empty()).ok()
+    }
+
+    /// Gives a command of bubblewrap, once it is set up, a keeper.
+    fn keep_first(&mut self) -> Result<(), Error> {
+        let (Some(bwrap), Some(enforced)) = (self.child.as_ref().and_then(Child::id), &mut self.enforced)
+        else {
+            return Ok(());
+        };
+        enforced.keeper = keeper::of_bubblewrap(bwrap);
+        let message =
+            "the processes of the command cannot be found in /proc, so they could outlive it; use Landlock";
+        let unknown = || Error::new(ErrorKind::Unsupported, message).during("sandbox.spawn");
+        enforced.keeper.is_some().then_some(()).ok_or_else(unknown)
     }
 
     /// Gives the command a keeper, whose part this thread has to take over.
@@ -385,7 +428,9 @@ impl Drop for Started {
         id.into_iter().for_each(kill_tree);
         let (watch, keeper) =
             enforced.map_or((None, None), |mut enforced| (enforced.watch.take(), enforced.keeper.take()));
-        if child.is_none() && watch.is_none() {
+        if child.is_none() {
+            // Nothing was started.
+            watch.iter().for_each(|watch| watch.give_up());
             return;
         }
         let clean = move || {
@@ -396,7 +441,7 @@ impl Drop for Started {
             // Nobody is left to be told of a failure.
             drop(child.map(|mut child| child.try_wait()));
             if let Some(keeper) = keeper {
-                keeper.end_all();
+                let _ = keeper.end_all();
             }
             drop(watch.map(|watch| watch.restore()));
         };

@@ -289,32 +289,36 @@ async fn relay(mut client: TcpStream, hosts: &Hosts) -> io::Result<()> {
 async fn between(client: TcpStream, server: TcpStream) -> io::Result<()> {
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
-    let heard = AtomicU64::new(0);
-    let (asked, answered) = (pass(from_client, to_server, &heard), pass(from_server, to_client, &heard));
+    let steps = AtomicU64::new(0);
+    let (asked, answered) = (pass(from_client, to_server, &steps), pass(from_server, to_client, &steps));
     tokio::pin!(asked, answered);
     let mut rest = tokio::select! {
         end = &mut asked => end.map(|()| answered),
         end = &mut answered => end.map(|()| asked),
     }?;
     loop {
-        let before = heard.load(Ordering::Relaxed);
+        let before = steps.load(Ordering::Relaxed);
         match timeout(SILENCE, &mut rest).await {
             Ok(end) => return end,
-            Err(_) if heard.load(Ordering::Relaxed) == before => return Err(io::ErrorKind::TimedOut.into()),
+            Err(_) if before.is_multiple_of(2) && steps.load(Ordering::Relaxed) == before => {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
             Err(_) => {}
         }
     }
 }
 
-async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, heard: &AtomicU64) -> io::Result<()> {
+async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, steps: &AtomicU64) -> io::Result<()> {
     let mut buffer = vec![0; BUFFER];
     loop {
         let read = from.read(&mut buffer).await?;
-        heard.fetch_add(1, Ordering::Relaxed);
-        match buffer.get(..read).filter(|read| !read.is_empty()) {
-            Some(read) => to.write_all(read).await?,
-            None => return to.shutdown().await,
-        }
+        let Some(read) = buffer.get(..read).filter(|read| !read.is_empty()) else {
+            return to.shutdown().await;
+        };
+        // An odd number of steps: what was said waits for its reader, which is no silence.
+        steps.fetch_add(1, Ordering::Relaxed);
+        to.write_all(read).await?;
+        steps.fetch_add(1, Ordering::Relaxed);
     }
 }
 

@@ -80,6 +80,12 @@ impl<'a> Restore<'a> {
         }
     }
 
+    /// Lets the owner of the root work in the directories above a path, whatever a command did to their permissions.
+    pub(super) fn reach(&mut self, path: &Path) {
+        // The step that needs it tells if this is refused.
+        let _ = self.open_parents(path, false);
+    }
+
     fn fail(&mut self, path: &Path, error: io::Error) {
         self.failure.get_or_insert_with(|| failed(path, error));
     }

@@ -16,7 +16,8 @@ use entourage_core::Error;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 
 use super::{
-    git,
+    git::Elsewhere,
+    keeper,
     restore::Restore,
     tree::{self, Found, Tree, failed},
 };
@@ -42,28 +43,30 @@ pub(in crate::sandbox) struct Shared(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     running: usize,
+    mounts: bool,
     /// Empty directories on which bubblewrap mounts.
     placeholders: BTreeSet<PathBuf>,
     before: BTreeMap<PathBuf, Arc<Tree>>,
-    /// Directories of Git elsewhere, of the first command too.
-    elsewhere: Vec<PathBuf>,
+    /// Directories of Git elsewhere and links to them, of the first command too.
+    elsewhere: Elsewhere,
     lock: Option<Lock>,
 }
 
 impl State {
     /// Removes the places of mounts, if no command of any sandbox but the one that ends needs them.
     fn remove_placeholders(&self, root: &OwnedFd) {
-        let Some(lock) = self.lock.as_ref().filter(|_| self.running <= 1 && !self.placeholders.is_empty())
-        else {
-            return;
-        };
+        let Some(lock) = self.lock.as_ref().filter(|_| self.mounts && self.running <= 1) else { return };
         // Another sandbox, with other protected paths, may have ended before this one.
-        let names = tree::names(root, Path::new("."), ENTRIES).ok().flatten().unwrap_or_default();
-        let names = names.into_iter().filter_map(|path| path.file_name().map(PathBuf::from));
-        let left = names.filter(|path| self.is_placeholder(root, path));
-        let places: BTreeSet<PathBuf> = self.placeholders.iter().cloned().chain(left).collect();
+        let places: BTreeSet<PathBuf> = self.placeholders.iter().cloned().chain(self.others(root)).collect();
         // Only an empty directory goes; anything else is for the comparison.
         lock.alone(|| places.iter().for_each(|path| drop(remove_directory(root, path))));
+    }
+
+    /// The places of mounts in the root itself, whoever made them.
+    fn others(&self, root: &OwnedFd) -> Vec<PathBuf> {
+        let names = tree::names(root, Path::new("."), ENTRIES).ok().flatten().unwrap_or_default();
+        let names = names.into_iter().filter_map(|path| path.file_name().map(PathBuf::from));
+        names.filter(|path| self.is_placeholder(root, path)).collect()
     }
 
     /// True for an empty directory that was made to be mounted on, by this program or another one.
@@ -76,7 +79,7 @@ impl State {
     }
 }
 
-/// A lock on the root, which ends with this value, whoever else has the directory open.
+/// A lock on the root, which ends with this value.
 ///
 /// A command of bubblewrap shares the root with those of other sandboxes, in other programs too. Where a command can
 /// change what is protected, it has the root for its sandbox alone.
@@ -84,14 +87,22 @@ impl State {
 struct Lock(File);
 
 impl Lock {
-    /// Takes the lock; `None` if another one has it.
-    fn take(root: &OwnedFd, shares: bool) -> io::Result<Option<Self>> {
-        let root = File::from(root.try_clone()?);
-        match if shares { root.try_lock_shared() } else { root.try_lock() } {
-            Err(TryLockError::WouldBlock) => Ok(None),
-            // Some file systems have no locks.
-            Ok(()) | Err(TryLockError::Error(_)) => Ok(Some(Self(root))),
+    /// Takes the lock, and calls `clean` if nobody else has it; `None` if another one has it, or `clean` says that the
+    /// root is not free yet.
+    fn take(
+        root: &OwnedFd,
+        shares: bool,
+        clean: impl FnOnce() -> io::Result<bool>,
+    ) -> io::Result<Option<Self>> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let lock = Self(File::from(rustix::fs::openat(root, ".", flags, Mode::empty())?));
+        // Some file systems have no locks: then nobody is known to be there.
+        let is_free = |tried: Result<(), TryLockError>| !matches!(tried, Err(TryLockError::WouldBlock));
+        if is_free(lock.0.try_lock()) {
+            let clean = clean()?;
+            return Ok((clean && (!shares || is_free(lock.0.try_lock_shared()))).then_some(lock));
         }
+        Ok((shares && is_free(lock.0.try_lock_shared())).then_some(lock))
     }
 
     /// Calls `work` if nobody shares the lock. Meanwhile nobody can begin to.
@@ -104,11 +115,23 @@ impl Lock {
     }
 }
 
-impl Drop for Lock {
-    fn drop(&mut self) {
-        // Where there are no locks there is none to give back.
-        let _ = self.0.unlock();
+/// Removes places of mounts that a killed program left. Returns false if processes of it still have something mounted
+/// there, which would lose it.
+fn clean(root: &Path, opened: &OwnedFd, protected: &[PathBuf]) -> io::Result<bool> {
+    let state = State::default();
+    let mut left = state.others(opened);
+    for path in protected {
+        if let (at, Kind::Placeholder) = first_missing(opened, path, &state)?
+            && !left.contains(&at)
+        {
+            left.push(at);
+        }
     }
+    if keeper::are_mounted_on(&left.iter().map(|path| root.join(path)).collect::<Vec<_>>()) {
+        return Ok(false);
+    }
+    left.iter().for_each(|path| drop(remove_directory(opened, path)));
+    Ok(true)
 }
 
 impl Shared {
@@ -121,6 +144,7 @@ impl Shared {
 pub(in crate::sandbox) struct Watch {
     root: OwnedFd,
     watched: Vec<(PathBuf, Arc<Tree>)>,
+    mounts: bool,
     shared: Arc<Shared>,
     over: AtomicBool,
 }
@@ -180,7 +204,7 @@ impl Drop for Plan {
     fn drop(&mut self) {
         // No command was started by it.
         if let Some(watch) = self.watch.take() {
-            watch.leave();
+            watch.give_up();
         }
     }
 }
@@ -197,14 +221,16 @@ pub(super) fn plan(
     protected.iter().try_for_each(|path| tree::check(path))?;
     let mut state = shared.state();
     if state.running == 0 {
-        let Some(lock) = Lock::take(&opened, mounts).map_err(|error| failed(root, error))? else {
+        let clean = || clean(root, &opened, protected);
+        let Some(lock) = Lock::take(&opened, mounts, clean).map_err(|error| failed(root, error))? else {
             return Ok(None);
         };
         let watches_git = protected.iter().any(|path| path == Path::new(".git"));
-        let elsewhere = if watches_git { git::elsewhere(root, &opened) } else { Vec::new() };
-        *state = State { lock: Some(lock), elsewhere, ..State::default() };
+        let elsewhere = if watches_git { Elsewhere::of(root, &opened) } else { Elsewhere::default() };
+        *state = State { lock: Some(lock), mounts, elsewhere, ..State::default() };
     }
-    let paths = protected.iter().chain(&state.elsewhere).cloned().collect::<Vec<_>>();
+    let Elsewhere { directories, links } = &state.elsewhere;
+    let paths = protected.iter().chain(directories).chain(links).cloned().collect::<Vec<_>>();
     state.running += 1;
     let mut plan = Plan::default();
     let looked = look(&opened, &paths, mounts, &mut state, &mut plan);
@@ -212,7 +238,7 @@ pub(super) fn plan(
     let watched = state.before.iter().map(|(at, tree)| (at.clone(), Arc::clone(tree))).collect();
     drop(state);
     let over = AtomicBool::new(false);
-    plan.watch = Some(Watch { root: opened, watched, shared: Arc::clone(shared), over });
+    plan.watch = Some(Watch { root: opened, watched, mounts, shared: Arc::clone(shared), over });
     looked.map(|()| Some(plan))
 }
 
@@ -228,23 +254,30 @@ fn look(
     for path in paths {
         let fails = |error| failed(path, error);
         let (at, found) = settle(root, path, mounts, state).map_err(fails)?;
+        // Another program can take a mount away by what it does to the place below; what a command then makes where
+        // nothing was is taken back. A file with a second name can be changed by that one.
+        let mut is_watched = true;
         match found {
             Kind::Placeholder => {
                 plan.fix(root, &at).map_err(fails)?;
                 plan.mask(&at, state);
-                continue;
             }
             Kind::Is(Found::Directory | Found::File) if mounts => {
                 plan.fix(root, &at).map_err(fails)?;
                 plan.mounted.push((at.clone(), tree::open(root, &at, OFlags::PATH).map_err(fails)?));
-                continue;
+                is_watched =
+                    matches!(found, Kind::Is(Found::File)) && tree::names_of(root, &at).map_err(fails)? > 1;
             }
             Kind::Is(_) => plan.open.push(path.clone()),
         }
+        if !is_watched {
+            continue;
+        }
         let is_known = state.before.keys().any(|known| at.starts_with(known));
         if !is_known {
-            let is_git = state.elsewhere.contains(&at);
-            let before = tree::read(root, &at, is_git, &mut bounds)?;
+            let is_git = state.elsewhere.directories.contains(&at);
+            let is_nothing = matches!(found, Kind::Placeholder);
+            let before = if is_nothing { Tree::new() } else { tree::read(root, &at, is_git, &mut bounds)? };
             state.before.insert(at, Arc::new(before));
         }
     }
@@ -257,8 +290,7 @@ enum Kind {
     Is(Found),
 }
 
-/// Looks at a path. With `mounts` a placeholder is made where nothing is; without, one that a killed program left is
-/// removed.
+/// Looks at a path. With `mounts` a placeholder is made where nothing is.
 fn settle(root: &OwnedFd, path: &Path, mounts: bool, state: &State) -> io::Result<(PathBuf, Kind)> {
     for _ in 0..LOOKS {
         let (at, kind) = first_missing(root, path, state)?;
@@ -312,11 +344,18 @@ impl Watch {
         if self.over.swap(true, Ordering::AcqRel) {
             return Ok(Vec::new());
         }
-        self.shared.state().remove_placeholders(&self.root);
         let mut restore = Restore::below(&self.root);
         restore.with_open_root(|restore| {
+            {
+                let state = self.shared.state();
+                state.placeholders.iter().for_each(|path| restore.reach(path));
+                state.remove_placeholders(&self.root);
+            }
             for (path, before) in &self.watched {
-                restore.bring_back(path, before);
+                let is_placeholder = || self.shared.state().is_placeholder(&self.root, path);
+                if !(before.is_empty() && self.mounts && is_placeholder()) {
+                    restore.bring_back(path, before);
+                }
             }
         });
         // Only now may others look at what is there.
@@ -324,6 +363,13 @@ impl Watch {
         match restore.failure {
             None => Ok(restore.changed.into_iter().collect()),
             Some(error) => Err(error),
+        }
+    }
+
+    /// Ends the watch over a command that was not started.
+    pub(super) fn give_up(&self) {
+        if !self.over.swap(true, Ordering::AcqRel) {
+            self.leave();
         }
     }
 

@@ -304,9 +304,9 @@ fn attack_23_the_tools_are_exactly_these() {
     operations.sort();
     makers.sort();
     tools.sort();
-    assert_eq!(tools, ["Bash", "Fetch", "FileTool<O>", "JobKill", "JobOutput", "WebFetch"]);
+    assert_eq!(tools, ["Bash", "Download", "Fetch", "FileTool<O>", "JobKill", "JobOutput", "WebFetch"]);
     assert_eq!(operations, ["Edit", "Find", "Grep", "Ls", "MultiEdit", "Undo", "View", "Write"]);
-    let expected = "bash edit fetch glob glob grep grep job_kill job_output ls ls multiedit read_tools tools undo view \
+    let expected = "bash download edit fetch glob glob grep grep job_kill job_output ls ls multiedit read_tools tools undo view \
                     view web_fetch write write_tools";
     assert_eq!(makers.join(" "), expected);
 }

@@ -36,7 +36,7 @@ use serde_json::json;
 type Shared = Vec<Arc<dyn Tool>>;
 
 /// The types that are tools, by the files that they are in, and the tools that the suites below make of them.
-const TYPES: [(&str, &[&str]); 10] = [
+const TYPES: [(&str, &[&str]); 11] = [
     ("agent-runners/src/agent_tool.rs", &["agent"]),
     ("agent-runners/src/external.rs", &["outside", "question"]),
     ("agent-runners/src/from_fn.rs", &["echo", "count"]),
@@ -44,6 +44,7 @@ const TYPES: [(&str, &[&str]); 10] = [
     ("agent-tools/src/fs/tool.rs", &["edit", "glob", "grep", "ls", "multiedit", "undo", "view", "write"]),
     ("agent-tools/src/shell/bash.rs", &["bash"]),
     ("agent-tools/src/shell/job.rs", &["job_kill", "job_output"]),
+    ("agent-tools/src/web/download.rs", &["download"]),
     ("agent-tools/src/web/fetch.rs", &["fetch"]),
     ("agent-tools/src/web/read.rs", &["web_fetch"]),
     ("", &["repeat"]),
@@ -77,7 +78,8 @@ fn shell(directory: &Path) -> Shared {
 
 fn web(directory: &Path) -> Shared {
     let web = Web::new().unwrap().opening([Ipv4Addr::LOCALHOST.into()]).unwrap();
-    vec![web.fetch(), web.web_fetch(&Workspace::open(directory).unwrap())]
+    let workspace = Workspace::open(directory).unwrap();
+    vec![web.fetch(), web.web_fetch(&workspace), web.download(&workspace)]
 }
 
 /// The address of a page with so many bytes beside its text.
@@ -147,6 +149,9 @@ fn suites(histories: &Path) -> Vec<Conformance> {
             .call(json!({ "url": page(0) }))
             .call(json!({ "url": page(60_000) }))
             .long_call(json!({ "url": silent() })),
+        conformance("download", web)
+            .call(json!({ "url": page(60_000), "path": "new/page.html" }))
+            .long_call(json!({ "url": silent(), "path": "new.html" })),
         conformance("todos", |_| (TodoTool::new(),))
             .call(json!({"todos": [{"content": "Look", "status": "pending", "active_form": "Looking"}]})),
         conformance("agent", |_| (agent(),)).call(json!({"prompt": "Where?"})).with_fuzzed_calls(60),

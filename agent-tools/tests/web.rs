@@ -103,7 +103,8 @@ impl Place {
     fn of(web: &Web) -> Self {
         let root = tempfile::tempdir().unwrap();
         let workspace = Workspace::open(root.path()).unwrap();
-        Self { tools: vec![web.fetch(), web.web_fetch(&workspace)], root }
+        let tools = vec![web.fetch(), web.web_fetch(&workspace), web.download(&workspace), workspace.view()];
+        Self { tools, root }
     }
 
     async fn call(&self, tool: &str, arguments: Value) -> Result<String, String> {
@@ -429,6 +430,77 @@ async fn cf05_fetch_has_three_forms_and_cuts_between_characters() {
         drop(place.call("fetch", json!({ "url": server.url("/"), "timeout": timeout })).await);
         assert!(started.elapsed() < Duration::from_secs(20));
     }
+}
+
+#[tokio::test]
+async fn cf07_a_file_is_downloaded_whole_or_not_at_all() {
+    let bytes: Vec<u8> = (0..=255).cycle().take(100_000).collect();
+    let kept = bytes.clone();
+    let server = Server::new(move |path, stream| match path {
+        "/gone" => respond(stream, "404 Not Found", &[], b"x"),
+        "/cut" => stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\nConnection: close\r\n\r\nab"),
+        "/slow" => {
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nab")?;
+            thread::sleep(Duration::from_secs(30));
+            Ok(())
+        }
+        _ => respond(stream, "200 OK", &[("Content-Type", "image/png")], &kept),
+    });
+    let place = Place::new();
+    let get = async |path: &str, file: &str| {
+        place.call("download", json!({ "url": server.url(path), "path": file, "timeout": 0.5 })).await
+    };
+    let text = get("/", "made/below/a.png").await.unwrap();
+    assert!(text.contains("wrote 100000 bytes (image/png)"), "{text}");
+    assert_eq!(std::fs::read(place.root.path().join("made/below/a.png")).unwrap(), bytes);
+    // Nothing is asked for a place that cannot be written.
+    let asked = server.asked();
+    std::fs::write(place.root.path().join("mine"), "mine").unwrap();
+    for (file, reason) in [
+        ("mine", "was not viewed"),
+        ("../out", "outside"),
+        (".git/hooks/pre-commit", "do not change"),
+        ("made", "no regular file"),
+        ("", ""),
+    ] {
+        let text = get("/", file).await.unwrap_err();
+        assert!(text.contains(reason), "{file}: {text}");
+    }
+    assert_eq!(server.asked(), asked);
+    for (path, reason) in [("/gone", "404"), ("/cut", "could not be read"), ("/slow", "did not arrive")] {
+        let text = get(path, "new").await.unwrap_err();
+        assert!(text.contains(reason), "{path}: {text}");
+    }
+    let small = Place::of(&Web::new().unwrap().opening([LOCAL]).unwrap().with_largest_download(99_999));
+    let large = json!({ "url": server.url("/"), "path": "new" });
+    assert!(small.call("download", large).await.unwrap_err().contains("more than 99999 bytes"));
+    for (place, names) in [(&place, &["made", "mine"][..]), (&small, &[])] {
+        let mut found: Vec<_> =
+            std::fs::read_dir(place.root.path()).unwrap().map(|it| it.unwrap().file_name()).collect();
+        found.sort();
+        assert_eq!(found, names);
+    }
+    assert_eq!(std::fs::read_to_string(place.root.path().join("mine")).unwrap(), "mine");
+}
+
+#[tokio::test]
+async fn cf07_a_download_over_a_file_that_was_viewed_can_be_undone() {
+    let server = Server::page("text/plain", "theirs");
+    let (root, versions) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    std::fs::write(root.path().join("a"), "mine").unwrap();
+    let workspace = Workspace::open(root.path()).unwrap().with_history(versions.path()).unwrap();
+    let web = Web::new().unwrap().opening([LOCAL]).unwrap();
+    let tools = vec![web.download(&workspace), workspace.view(), workspace.undo()];
+    let runtime = Runtime::builder().approver(AllowAll).policy(Policy::allow_all()).build();
+    let path = json!({ "path": "a" });
+    let calls = vec![("view", path.clone()), ("download", json!({ "url": server.url("/"), "path": "a" }))];
+    let session = runtime.session();
+    let results = common::call_in(&session, tools.clone(), calls).await;
+    assert!(!results[1].is_error, "{}", results[1].to_text());
+    assert_eq!(std::fs::read_to_string(root.path().join("a")).unwrap(), "theirs");
+    let results = common::call_in(&session, tools, vec![("undo", path)]).await;
+    assert!(!results[0].is_error, "{}", results[0].to_text());
+    assert_eq!(std::fs::read_to_string(root.path().join("a")).unwrap(), "mine");
 }
 
 #[tokio::test]

@@ -18,6 +18,8 @@ mod ls;
 mod path;
 #[cfg(feature = "shell")]
 mod places;
+#[cfg(feature = "web")]
+mod received;
 mod replace;
 mod rules;
 mod save;

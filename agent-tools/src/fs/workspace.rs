@@ -245,7 +245,7 @@ impl Workspace {
 
     /// Subjects for policy patterns: the place, and its resolved path if that differs. So a rule about a file also
     /// holds for a link to it.
-    pub(super) fn subjects(&self, path: &str) -> Vec<String> {
+    pub(crate) fn subjects(&self, path: &str) -> Vec<String> {
         let Ok(place) = Inside::parse(path, &self.0.roots) else { return vec![path.to_owned()] };
         let mut subjects = vec![text::subject(place.as_path())];
         if let Some(target) = self.resolved(place.names()).map(|target| text::subject(&target))

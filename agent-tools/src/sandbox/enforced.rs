@@ -122,8 +122,8 @@ impl Enforced {
     ///   first of them. Each of them is taken back to it.
     /// - Directories that bubblewrap left as places to mount on are removed if they are empty, with the last command of
     ///   any sandbox in the root.
-    /// - If this program ends before, nothing is taken back, and an empty directory may stay where bubblewrap mounted.
-    ///   It has the mode `1700`, and the next sandbox in the root removes it.
+    /// - If this program ends before, nothing is taken back, and empty directories may stay where bubblewrap mounted.
+    ///   The next sandbox in the root removes them, but for those of a command that was just starting.
     /// - Without a call the root stays occupied for sandboxes with Landlock until this program ends.
     /// - A second call takes nothing back. A program that wrote there meanwhile loses its change to the copy that was
     ///   moved.

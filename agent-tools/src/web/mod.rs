@@ -1,9 +1,10 @@
-//! Tools that read the web: [`Web`] has `fetch` and `web_fetch`.
+//! Tools that read the web: [`Web`] has `fetch`, `web_fetch` and `download`.
 //!
 //! Pages are data and never instructions: what a tool returns says where it comes from. A guarded client asks hosts of
 //! the internet alone, so that a page cannot lead a model to services of this machine or its network.
 
 mod client;
+mod download;
 mod fetch;
 mod html;
 mod page;
@@ -48,6 +49,7 @@ pub struct Web {
     client: Client,
     open: BTreeSet<IpAddr>,
     with_proxies: bool,
+    largest: usize,
 }
 
 impl Web {
@@ -56,12 +58,12 @@ impl Web {
     /// # Errors
     /// [`ErrorKind::Config`](entourage_core::ErrorKind::Config) if TLS cannot be set up.
     pub fn new() -> Result<Self, Error> {
-        Self::set_up(BTreeSet::new(), false)
+        Self::set_up(BTreeSet::new(), false, download::LARGEST)
     }
 
-    fn set_up(open: BTreeSet<IpAddr>, with_proxies: bool) -> Result<Self, Error> {
+    fn set_up(open: BTreeSet<IpAddr>, with_proxies: bool, largest: usize) -> Result<Self, Error> {
         let client = Client::new(Guard(Arc::new(open.clone())), with_proxies)?;
-        Ok(Self { client, open, with_proxies })
+        Ok(Self { client, open, with_proxies, largest })
     }
 
     /// The same with these addresses open too, which are not of the internet; for a server in the own network.
@@ -70,7 +72,7 @@ impl Web {
     /// Those of [`Web::new`].
     pub fn opening(self, addresses: impl IntoIterator<Item = IpAddr>) -> Result<Self, Error> {
         let added = addresses.into_iter().map(|address| address.to_canonical());
-        Self::set_up(self.open.into_iter().chain(added).collect(), self.with_proxies)
+        Self::set_up(self.open.into_iter().chain(added).collect(), self.with_proxies, self.largest)
     }
 
     /// The same through the proxies that the environment names. A proxy looks hosts up itself: then only addresses that
@@ -79,7 +81,13 @@ impl Web {
     /// # Errors
     /// Those of [`Web::new`].
     pub fn with_proxies(self) -> Result<Self, Error> {
-        Self::set_up(self.open, true)
+        Self::set_up(self.open, true, self.largest)
+    }
+
+    /// The same with at most so many bytes for a file of [`Web::download`]; 16 MiB by default and at most.
+    #[must_use]
+    pub fn with_largest_download(self, bytes: usize) -> Self {
+        Self { largest: bytes.min(download::LARGEST), ..self }
     }
 
     /// Reads one page as text, Markdown or HTML, at most its first 102,400 bytes.
@@ -93,6 +101,13 @@ impl Web {
     #[must_use]
     pub fn web_fetch(&self, workspace: &Workspace) -> Arc<dyn Tool> {
         Arc::new(read::WebFetch::new(self.client.clone(), workspace.clone()))
+    }
+
+    /// Writes what is at an address into a file of `workspace`, whole or not at all, by the rules of its `write`: a
+    /// file that exists must have been viewed, and where versions are kept the change can be undone.
+    #[must_use]
+    pub fn download(&self, workspace: &Workspace) -> Arc<dyn Tool> {
+        Arc::new(download::Download::new(self.client.clone(), workspace.clone(), self.largest))
     }
 }
 

@@ -11,7 +11,7 @@
 //! | `project` | `project` | no tools: facts about a project for prompt templates, gathered from the machine |
 //! | `sandbox` | `sandbox` | no tools: commands that Landlock or bubblewrap confines |
 //! | `shell` | `shell` | `bash`, `job_output`, `job_kill`: command lines, read before they run |
-//! | `web` | `web` | `fetch`, `web_fetch`, `download`: the web by a guarded client |
+//! | `web` | `web` | `fetch`, `web_fetch`, `web_search`, `download`: the web by a guarded client |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

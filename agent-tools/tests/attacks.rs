@@ -304,10 +304,13 @@ fn attack_23_the_tools_are_exactly_these() {
     operations.sort();
     makers.sort();
     tools.sort();
-    assert_eq!(tools, ["Bash", "Download", "Fetch", "FileTool<O>", "JobKill", "JobOutput", "WebFetch"]);
+    assert_eq!(
+        tools,
+        ["Bash", "Download", "Fetch", "FileTool<O>", "JobKill", "JobOutput", "WebFetch", "WebSearch"]
+    );
     assert_eq!(operations, ["Edit", "Find", "Grep", "Ls", "MultiEdit", "Undo", "View", "Write"]);
     let expected = "bash download edit fetch glob glob grep grep job_kill job_output ls ls multiedit read_tools tools undo view \
-                    view web_fetch write write_tools";
+                    view web_fetch web_search write write_tools";
     assert_eq!(makers.join(" "), expected);
 }
 

@@ -30,13 +30,17 @@ use entourage_testkit::{
     ScriptedProvider,
     tool::{Conformance, conformance},
 };
-use entourage_tools::{fs::Workspace, shell::Shell, web::Web};
+use entourage_tools::{
+    fs::Workspace,
+    shell::Shell,
+    web::{SearchResult, SearchService, Web},
+};
 use serde_json::json;
 
 type Shared = Vec<Arc<dyn Tool>>;
 
 /// The types that are tools, by the files that they are in, and the tools that the suites below make of them.
-const TYPES: [(&str, &[&str]); 11] = [
+const TYPES: [(&str, &[&str]); 12] = [
     ("agent-runners/src/agent_tool.rs", &["agent"]),
     ("agent-runners/src/external.rs", &["outside", "question"]),
     ("agent-runners/src/from_fn.rs", &["echo", "count"]),
@@ -47,6 +51,7 @@ const TYPES: [(&str, &[&str]); 11] = [
     ("agent-tools/src/web/download.rs", &["download"]),
     ("agent-tools/src/web/fetch.rs", &["fetch"]),
     ("agent-tools/src/web/read.rs", &["web_fetch"]),
+    ("agent-tools/src/web/search/mod.rs", &["web_search"]),
     ("", &["repeat"]),
 ];
 
@@ -79,7 +84,35 @@ fn shell(directory: &Path) -> Shared {
 fn web(directory: &Path) -> Shared {
     let web = Web::new().unwrap().opening([Ipv4Addr::LOCALHOST.into()]).unwrap();
     let workspace = Workspace::open(directory).unwrap();
-    vec![web.fetch(), web.web_fetch(&workspace), web.download(&workspace)]
+    let service: Arc<dyn SearchService> = Arc::new(Pages);
+    vec![web.fetch(), web.web_fetch(&workspace), web.download(&workspace), web.web_search([service])]
+}
+
+/// A service that finds pages for each query but one, at which it is silent.
+#[derive(Debug)]
+struct Pages;
+
+#[async_trait::async_trait]
+impl SearchService for Pages {
+    fn name(&self) -> &str {
+        "pages"
+    }
+
+    fn host(&self) -> &str {
+        "pages.example"
+    }
+
+    async fn search(&self, query: &str, count: usize) -> Result<Vec<SearchResult>, entourage_core::Error> {
+        if query == "silent" {
+            std::future::pending::<()>().await;
+        }
+        let found = |number| SearchResult {
+            title: query.to_owned(),
+            url: format!("https://pages.example/{number}"),
+            snippet: query.repeat(50),
+        };
+        Ok((0..count).map(found).collect())
+    }
 }
 
 /// The address of a page with so many bytes beside its text.
@@ -152,6 +185,10 @@ fn suites(histories: &Path) -> Vec<Conformance> {
         conformance("download", web)
             .call(json!({ "url": page(60_000), "path": "new/page.html" }))
             .long_call(json!({ "url": silent(), "path": "new.html" })),
+        conformance("web_search", web)
+            .call(json!({ "query": "rust", "results": 3 }))
+            .long_call(json!({ "query": "silent" }))
+            .with_fuzzed_calls(8),
         conformance("todos", |_| (TodoTool::new(),))
             .call(json!({"todos": [{"content": "Look", "status": "pending", "active_form": "Looking"}]})),
         conformance("agent", |_| (agent(),)).call(json!({"prompt": "Where?"})).with_fuzzed_calls(60),

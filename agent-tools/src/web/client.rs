@@ -14,13 +14,14 @@ use entourage_core::{
     tool::{Access, Footprint, ToolError},
 };
 use reqwest::{
-    Response, StatusCode, Url,
+    RequestBuilder, Response, StatusCode, Url,
     dns::{Name, Resolve, Resolving},
     header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, LOCATION},
     redirect::Policy,
 };
 use rustls::{ClientConfig, crypto::ring};
 use rustls_platform_verifier::BuilderVerifierExt;
+use serde_json::Value;
 
 use crate::address::first_closed;
 
@@ -110,6 +111,26 @@ impl Client {
             Error::new(ErrorKind::Config, "the client for the web could not be set up").caused_by(error)
         })?;
         Ok(Self { http, guard })
+    }
+
+    /// A request of the program to a service that it chose.
+    pub(super) fn get_request(&self, url: Url) -> RequestBuilder {
+        self.http.get(url).header(ACCEPT_ENCODING, "identity")
+    }
+
+    /// The same with a body.
+    pub(super) fn post_request(&self, url: Url, body: &Value) -> RequestBuilder {
+        let request = self.http.post(url).header(ACCEPT_ENCODING, "identity");
+        request.header(CONTENT_TYPE, "application/json").body(body.to_string())
+    }
+
+    /// The response to such a request. Redirects are not followed.
+    pub(super) async fn send(&self, request: RequestBuilder) -> Result<Response, Error> {
+        request.send().await.map_err(|error| {
+            // The address may hold what was searched for.
+            let error = error.without_url();
+            Error::new(ErrorKind::Transport, format!("it could not be reached: {}", cause(&error)))
+        })
     }
 
     /// Reads an address that `footprint` names, at most `limit` bytes of it in at most `time`. Follows redirects to
@@ -236,14 +257,18 @@ fn content_type(headers: &HeaderMap) -> (String, Option<String>) {
 }
 
 fn unreachable(url: &Url, error: &reqwest::Error) -> ToolError {
-    let mut cause: Option<&(dyn StdError + 'static)> = Some(error);
-    let mut last = String::new();
-    while let Some(one) = cause {
-        if let Some(closed) = one.downcast_ref::<Closed>() {
-            return ToolError::tell(format!("`{url}` is refused: {closed}"));
-        }
-        last = one.to_string();
-        cause = one.source();
-    }
-    ToolError::tell(format!("`{url}` could not be read: {last}"))
+    let refused = chain(error).any(|one| one.is::<Closed>());
+    let what = if refused { "is refused" } else { "could not be read" };
+    ToolError::tell(format!("`{url}` {what}: {}", cause(error)))
+}
+
+/// The cause that says most: that an address is closed, or else the innermost one.
+fn cause(error: &reqwest::Error) -> String {
+    let closed = chain(error).find(|one| one.is::<Closed>());
+    closed.or_else(|| chain(error).last()).map(ToString::to_string).unwrap_or_default()
+}
+
+fn chain(error: &reqwest::Error) -> impl Iterator<Item = &(dyn StdError + 'static)> {
+    let first: &(dyn StdError + 'static) = error;
+    std::iter::successors(Some(first), |one: &&(dyn StdError + 'static)| (*one).source())
 }

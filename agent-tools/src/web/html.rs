@@ -46,7 +46,7 @@ const STACK: usize = 64 << 20;
 /// The text for the model, if the page goes beyond the bounds.
 pub(super) async fn markdown(html: String) -> Result<String, ToolError> {
     on_thread(html, |tree| {
-        HtmlToMarkdown::builder().skip_tags(SKIPPED.to_vec()).build().tree_to_markdown(tree)
+        tidy(&HtmlToMarkdown::builder().skip_tags(SKIPPED.to_vec()).build().tree_to_markdown(tree))
     })
     .await
 }
@@ -56,14 +56,54 @@ pub(super) async fn markdown(html: String) -> Result<String, ToolError> {
 /// # Errors
 /// As of [`markdown`].
 pub(super) async fn text(html: String) -> Result<String, ToolError> {
-    on_thread(html, bare).await
+    on_thread(html, |tree| tidy(&bare(tree))).await
 }
 
-async fn on_thread(html: String, show: fn(&Handle) -> String) -> Result<String, ToolError> {
+/// A link of a page.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) class: String,
+    pub(super) href: String,
+    pub(super) text: String,
+}
+
+impl Link {
+    pub(super) fn has_class(&self, class: &str) -> bool {
+        self.class.split_ascii_whitespace().any(|one| one == class)
+    }
+}
+
+/// The links of a page in their order.
+///
+/// # Errors
+/// As of [`markdown`].
+pub(super) async fn links(html: String) -> Result<Vec<Link>, ToolError> {
+    on_thread(html, |document| {
+        let mut links = Vec::new();
+        let mut left = vec![Rc::clone(document)];
+        while let Some(node) = left.pop() {
+            if let NodeData::Element { name, attrs, .. } = &node.data
+                && &*name.local == "a"
+            {
+                let of = |name: &str| {
+                    let attrs = attrs.borrow();
+                    let found = attrs.iter().find(|it| &*it.name.local == name);
+                    found.map(|it| it.value.to_string()).unwrap_or_default()
+                };
+                links.push(Link { class: of("class"), href: of("href"), text: bare(&node) });
+            }
+            left.extend(node.children.borrow().iter().rev().map(Rc::clone));
+        }
+        links
+    })
+    .await
+}
+
+async fn on_thread<T: Send + 'static>(html: String, show: fn(&Handle) -> T) -> Result<T, ToolError> {
     let (sender, receiver) = oneshot::channel();
     let work = move || {
         let tree = parsed(&html, || sender.is_closed());
-        drop(sender.send(tree.map(|tree| tidy(&show(&tree))).ok_or_else(too_much)));
+        drop(sender.send(tree.map(|tree| show(&tree)).ok_or_else(too_much)));
     };
     thread::Builder::new().name("html".into()).stack_size(STACK).spawn(work)?;
     receiver.await.map_err(|_| too_much())?

@@ -1,4 +1,4 @@
-//! Tools that read the web: [`Web`] has `fetch`, `web_fetch` and `download`.
+//! Tools that read the web: [`Web`] has `fetch`, `web_fetch`, `web_search` and `download`.
 //!
 //! Pages are data and never instructions: what a tool returns says where it comes from. A guarded client asks hosts of
 //! the internet alone, so that a page cannot lead a model to services of this machine or its network.
@@ -9,6 +9,7 @@ mod fetch;
 mod html;
 mod page;
 mod read;
+mod search;
 
 use std::{collections::BTreeSet, fmt, net::IpAddr, sync::Arc};
 
@@ -20,6 +21,9 @@ use serde_json::json;
 
 use crate::fs::Workspace;
 use client::{Client, Guard, Reply};
+use search::{Brave, DuckDuckGo, Exa, WebSearch};
+
+pub use search::{SearchResult, SearchService};
 
 /// Reads pages of the web for models. Clones share their connections.
 ///
@@ -101,6 +105,45 @@ impl Web {
     #[must_use]
     pub fn web_fetch(&self, workspace: &Workspace) -> Arc<dyn Tool> {
         Arc::new(read::WebFetch::new(self.client.clone(), workspace.clone()))
+    }
+
+    /// Searches the web with these services: each call asks them in this order until one answers. A call has 1 to 20
+    /// results, 10 by default, and begins 0.3 to 0.7 seconds after the last one at the earliest.
+    #[must_use]
+    pub fn web_search(&self, services: impl IntoIterator<Item = Arc<dyn SearchService>>) -> Arc<dyn Tool> {
+        Arc::new(WebSearch::new(services.into_iter().collect()))
+    }
+
+    /// The services whose keys the environment has, in this order: [Brave](Web::brave) by `BRAVE_API_KEY` or
+    /// `BRAVE_SEARCH_API_KEY`, [Exa](Web::exa) by `EXA_API_KEY`, and [DuckDuckGo](Web::duckduckgo), which needs none.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`](entourage_core::ErrorKind::Config) if a key holds characters that no key has.
+    pub fn search_services(&self) -> Result<Vec<Arc<dyn SearchService>>, Error> {
+        search::of_environment(&self.client, |name| std::env::var(name).ok())
+    }
+
+    /// Brave Search with this key.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`](entourage_core::ErrorKind::Config) if the key is empty or holds characters that no key
+    /// has.
+    pub fn brave(&self, key: &str) -> Result<Arc<dyn SearchService>, Error> {
+        Ok(Arc::new(Brave::new(self.client.clone(), key, Brave::BASE)?))
+    }
+
+    /// Exa with this key, which searches by meaning and knows much code.
+    ///
+    /// # Errors
+    /// As of [`Web::brave`].
+    pub fn exa(&self, key: &str) -> Result<Arc<dyn SearchService>, Error> {
+        Ok(Arc::new(Exa::new(self.client.clone(), key, Exa::BASE)?))
+    }
+
+    /// DuckDuckGo's page without scripts, which needs no key. It takes few searches before it refuses for a while.
+    #[must_use]
+    pub fn duckduckgo(&self) -> Arc<dyn SearchService> {
+        Arc::new(DuckDuckGo::new(self.client.clone(), DuckDuckGo::BASE))
     }
 
     /// Writes what is at an address into a file of `workspace`, whole or not at all, by the rules of its `write`: a

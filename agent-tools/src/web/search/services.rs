@@ -1,0 +1,289 @@
+//! The services that the library knows.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use entourage_core::{Error, ErrorKind};
+use reqwest::{
+    RequestBuilder, StatusCode, Url,
+    header::{ACCEPT, HeaderValue, RETRY_AFTER},
+};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{SearchResult, SearchService};
+use crate::web::{client::Client, html};
+
+/// Most bytes of an answer.
+const LIMIT: usize = 2 << 20;
+
+/// What a page of DuckDuckGo holds when it takes a program for one that asks too often.
+const CHALLENGE: &str = "anomaly-modal";
+
+/// The services whose keys `variable` has, and the one that needs none.
+pub(in crate::web) fn of_environment(
+    client: &Client,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<Vec<Arc<dyn SearchService>>, Error> {
+    let key =
+        |names: &[&str]| names.iter().find_map(|name| variable(name).filter(|key| !key.trim().is_empty()));
+    let mut services: Vec<Arc<dyn SearchService>> = Vec::new();
+    if let Some(key) = key(&["BRAVE_API_KEY", "BRAVE_SEARCH_API_KEY"]) {
+        services.push(Arc::new(Brave::new(client.clone(), &key, Brave::BASE)?));
+    }
+    if let Some(key) = key(&["EXA_API_KEY"]) {
+        services.push(Arc::new(Exa::new(client.clone(), &key, Exa::BASE)?));
+    }
+    services.push(Arc::new(DuckDuckGo::new(client.clone(), DuckDuckGo::BASE)));
+    Ok(services)
+}
+
+fn key(service: &str, key: &str) -> Result<HeaderValue, Error> {
+    let value = HeaderValue::from_str(key.trim()).ok().filter(|value| !value.is_empty());
+    let mut value = value.ok_or_else(|| {
+        let message = format!("the key for {service} is empty or holds a character that no key has");
+        Error::new(ErrorKind::Config, message).during("web.search")
+    })?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+/// The body of the answer to a request.
+async fn answer(client: &Client, request: RequestBuilder) -> Result<String, Error> {
+    let mut response = client.send(request).await?;
+    let status = response.status();
+    let wait = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
+    match status {
+        StatusCode::OK => {}
+        // DuckDuckGo's way to say it.
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::ACCEPTED => return Err(limited(wait)),
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+            return Err(Error::new(ErrorKind::Authentication, format!("the key was refused ({status})")));
+        }
+        _ => return Err(Error::new(ErrorKind::Protocol, format!("it answered with the status {status}"))),
+    }
+    let mut body = Vec::new();
+    let broken = |error| Error::new(ErrorKind::Transport, "the answer broke off").caused_by(error);
+    while let Some(chunk) = response.chunk().await.map_err(broken)? {
+        if body.len().saturating_add(chunk.len()) > LIMIT {
+            return Err(Error::new(ErrorKind::TooLarge, "the answer has more than 2 MiB"));
+        }
+        body.extend_from_slice(&chunk);
+    }
+    String::from_utf8(body).map_err(|_| Error::new(ErrorKind::Protocol, "the answer is no text"))
+}
+
+fn limited(seconds: Option<u64>) -> Error {
+    let error = Error::new(ErrorKind::RateLimited, "it takes no searches for the moment");
+    match seconds {
+        Some(seconds) => error.with_retry_after(Duration::from_secs(seconds)),
+        None => error,
+    }
+}
+
+fn read<'t, T: Deserialize<'t>>(text: &'t str) -> Result<T, Error> {
+    serde_json::from_str(text).map_err(|error| {
+        Error::new(ErrorKind::Protocol, "the answer is not what the service documents").caused_by(error)
+    })
+}
+
+fn address(base: &str, path: &str) -> Result<Url, Error> {
+    Url::parse(&format!("{base}{path}"))
+        .map_err(|error| Error::new(ErrorKind::Config, "the service's address is none").caused_by(error))
+}
+
+/// Brave Search, <https://api-dashboard.search.brave.com/api-reference/web/search/get>.
+pub(in crate::web) struct Brave {
+    client: Client,
+    key: HeaderValue,
+    base: String,
+}
+
+impl Brave {
+    pub(in crate::web) const BASE: &str = "https://api.search.brave.com";
+
+    pub(in crate::web) fn new(client: Client, secret: &str, base: impl Into<String>) -> Result<Self, Error> {
+        Ok(Self { client, key: key("Brave", secret)?, base: base.into() })
+    }
+}
+
+#[derive(Deserialize)]
+struct BraveAnswer {
+    #[serde(default)]
+    web: BraveWeb,
+}
+
+#[derive(Default, Deserialize)]
+struct BraveWeb {
+    #[serde(default)]
+    results: Vec<BraveResult>,
+}
+
+#[derive(Deserialize)]
+struct BraveResult {
+    #[serde(default)]
+    title: String,
+    url: String,
+    #[serde(default)]
+    description: String,
+}
+
+#[async_trait]
+impl SearchService for Brave {
+    fn name(&self) -> &str {
+        "brave"
+    }
+
+    fn host(&self) -> &str {
+        "api.search.brave.com"
+    }
+
+    async fn search(&self, query: &str, count: usize) -> Result<Vec<SearchResult>, Error> {
+        let mut url = address(&self.base, "/res/v1/web/search")?;
+        url.query_pairs_mut().append_pair("q", query).append_pair("count", &count.to_string());
+        let request = self.client.get_request(url).header(ACCEPT, "application/json");
+        let text = answer(&self.client, request.header("X-Subscription-Token", self.key.clone())).await?;
+        let found = read::<BraveAnswer>(&text)?.web.results.into_iter();
+        Ok(found.map(|it| SearchResult { title: it.title, url: it.url, snippet: it.description }).collect())
+    }
+}
+
+/// Exa, which searches by meaning, <https://exa.ai/docs/reference/search>.
+pub(in crate::web) struct Exa {
+    client: Client,
+    key: HeaderValue,
+    base: String,
+}
+
+impl Exa {
+    pub(in crate::web) const BASE: &str = "https://api.exa.ai";
+
+    pub(in crate::web) fn new(client: Client, secret: &str, base: impl Into<String>) -> Result<Self, Error> {
+        Ok(Self { client, key: key("Exa", secret)?, base: base.into() })
+    }
+}
+
+#[derive(Deserialize)]
+struct ExaAnswer {
+    #[serde(default)]
+    results: Vec<ExaResult>,
+}
+
+#[derive(Deserialize)]
+struct ExaResult {
+    title: Option<String>,
+    url: String,
+    #[serde(default)]
+    highlights: Vec<String>,
+    text: Option<String>,
+}
+
+#[async_trait]
+impl SearchService for Exa {
+    fn name(&self) -> &str {
+        "exa"
+    }
+
+    fn host(&self) -> &str {
+        "api.exa.ai"
+    }
+
+    async fn search(&self, query: &str, count: usize) -> Result<Vec<SearchResult>, Error> {
+        let url = address(&self.base, "/search")?;
+        let body = json!({ "query": query, "numResults": count, "contents": { "highlights": true } });
+        let request = self.client.post_request(url, &body).header("x-api-key", self.key.clone());
+        let text = answer(&self.client, request).await?;
+        let found = read::<ExaAnswer>(&text)?.results.into_iter().map(|it| SearchResult {
+            title: it.title.unwrap_or_default(),
+            url: it.url,
+            snippet: if it.highlights.is_empty() {
+                it.text.unwrap_or_default()
+            } else {
+                it.highlights.join(" … ")
+            },
+        });
+        Ok(found.collect())
+    }
+}
+
+/// DuckDuckGo's page without scripts, which needs no key and takes few searches.
+#[derive(Debug)]
+pub(in crate::web) struct DuckDuckGo {
+    client: Client,
+    base: String,
+}
+
+impl DuckDuckGo {
+    pub(in crate::web) const BASE: &str = "https://html.duckduckgo.com";
+
+    pub(in crate::web) fn new(client: Client, base: impl Into<String>) -> Self {
+        Self { client, base: base.into() }
+    }
+}
+
+#[async_trait]
+impl SearchService for DuckDuckGo {
+    fn name(&self) -> &str {
+        "duckduckgo"
+    }
+
+    fn host(&self) -> &str {
+        "html.duckduckgo.com"
+    }
+
+    async fn search(&self, query: &str, count: usize) -> Result<Vec<SearchResult>, Error> {
+        let mut url = address(&self.base, "/html/")?;
+        url.query_pairs_mut().append_pair("q", query);
+        let text = answer(&self.client, self.client.get_request(url)).await?;
+        if text.contains(CHALLENGE) {
+            return Err(limited(None));
+        }
+        let links = html::links(text)
+            .await
+            .map_err(|_| Error::new(ErrorKind::Protocol, "the page cannot be read"))?;
+        Ok(results(&links).into_iter().take(count).collect())
+    }
+}
+
+/// The results among the links of a page: each title with the snippet that follows it. Advertisements are left out.
+fn results(links: &[html::Link]) -> Vec<SearchResult> {
+    let mut found: Vec<SearchResult> = Vec::new();
+    let mut is_open = false;
+    for link in links {
+        if link.has_class("result__a") {
+            let target = leads_to(&link.href);
+            is_open = target.is_some();
+            let title = link.text.clone();
+            found.extend(target.map(|url| SearchResult { title, url, snippet: String::new() }));
+        } else if link.has_class("result__snippet")
+            && is_open
+            && let Some(last) = found.last_mut()
+        {
+            last.snippet.clone_from(&link.text);
+            is_open = false;
+        }
+    }
+    found
+}
+
+/// The page to which a link of DuckDuckGo leads, which counts the click first; none for an advertisement.
+fn leads_to(href: &str) -> Option<String> {
+    let url = Url::parse("https://duckduckgo.com/").ok()?.join(href).ok()?;
+    if url.host_str()?.trim_start_matches("html.") != "duckduckgo.com" {
+        return Some(url.into());
+    }
+    let target = url.query_pairs().find(|(name, _)| url.path() == "/l/" && name == "uddg");
+    target.map(|(_, target)| target.into_owned())
+}
+
+impl fmt::Debug for Brave {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Brave").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Exa {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Exa").finish_non_exhaustive()
+    }
+}

@@ -12,7 +12,6 @@ use super::{
     document::Document,
     replace::{Change, find},
     save::{Current, Target},
-    seen::digest_of,
     sight::Sight,
     stop::Stop,
     text,
@@ -351,10 +350,7 @@ fn put(
     before: &str,
     after: &str,
 ) -> Result<(Diff, Value), ToolError> {
-    let digest = digest_of(after.as_bytes());
-    let version = target.keep(found, (after.as_bytes(), digest))?;
-    target.perform(|| target.write(found, after.as_bytes(), digest))?;
-    let version = version.filter(|_| target.kept(digest));
+    let (digest, version) = target.put(found, after.as_bytes())?;
     let diff = Diff::of(&target.name, before, after);
     let mut metadata = json!({
         "path": target.name,

@@ -182,8 +182,8 @@ impl History {
         self.add(session, &[Line::undone(path)], false)
     }
 
-    /// Takes an announcement back: the change failed, and the file has the content `current`. Who gives it the other
-    /// content later is somebody else.
+    /// Takes an announcement back: the change failed, and the file has the content `current`. If it has the announced
+    /// content later, somebody else wrote that.
     pub(super) fn gave_up(&self, session: &SessionId, path: &str, current: Option<Digest>) -> io::Result<()> {
         match self.fold(session, path)?.planned {
             Some((digest, _)) if digest != current => {

@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 
 use super::{
     save::Target,
-    seen::digest_of,
     sight::Sight,
     stop::{Stop, blocking},
     workspace::Workspace,
@@ -33,10 +32,7 @@ impl Workspace {
         let write = move |target: &Target<'_>| {
             let current = target.read()?;
             current.iter().try_for_each(|current| target.check_seen(current))?;
-            let digest = digest_of(&content);
-            let version = target.keep(current.as_ref(), (&content, digest))?;
-            target.perform(|| target.write(current.as_ref(), &content, digest))?;
-            let version = version.filter(|_| target.kept(digest));
+            let (digest, version) = target.put(current.as_ref(), &content)?;
             let before = current.as_ref().map(|current| current.digest.to_string());
             Ok(json!({
                 "path": target.name,

@@ -167,7 +167,7 @@ impl<'a> Target<'a> {
     }
 
     /// Makes a change that the history knows of. If it fails, the history knows that too.
-    pub(super) fn perform(&self, change: impl FnOnce() -> Result<(), ToolError>) -> Result<(), ToolError> {
+    fn perform(&self, change: impl FnOnce() -> Result<(), ToolError>) -> Result<(), ToolError> {
         change().inspect_err(|_| {
             if let (Some(history), Ok(path), Ok(now)) =
                 (self.sight.workspace().history(), self.path(), self.read())
@@ -178,13 +178,22 @@ impl<'a> Target<'a> {
         })
     }
 
+    /// Writes the content in the place of what was found, and keeps both where there is a history. Returns the
+    /// content's digest, and the number of the change's version if it is kept.
+    pub(super) fn put(
+        &self,
+        found: Option<&Current>,
+        content: &[u8],
+    ) -> Result<(Digest, Option<usize>), ToolError> {
+        let digest = digest_of(content);
+        let version = self.keep(found, (content, digest))?;
+        self.perform(|| self.write(found, content, digest))?;
+        Ok((digest, version.filter(|_| self.kept(digest))))
+    }
+
     /// Keeps what the history needs before a change, if there is a history, and returns the number that the change's
     /// version will have. The error is for the model.
-    pub(super) fn keep(
-        &self,
-        before: Option<&Current>,
-        after: Content<'_>,
-    ) -> Result<Option<usize>, ToolError> {
+    fn keep(&self, before: Option<&Current>, after: Content<'_>) -> Result<Option<usize>, ToolError> {
         let Some(history) = self.sight.workspace().history() else { return Ok(None) };
         let before = before.map(|current| (&*current.content, current.digest));
         let kept = history.before(self.sight.session(), self.path()?, (before, after));
@@ -196,7 +205,7 @@ impl<'a> Target<'a> {
     }
 
     /// Adds the version that a change made, if there is a history. Returns false if it could not.
-    pub(super) fn kept(&self, after: Digest) -> bool {
+    fn kept(&self, after: Digest) -> bool {
         let (Some(history), Ok(path)) = (self.sight.workspace().history(), self.path()) else { return false };
         history.changed(self.sight.session(), path, after).is_ok()
     }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::{
     client::Client,
-    fetch::{footprint, page},
+    fetch::{footprint, page, time},
 };
 use crate::fs::Workspace;
 
@@ -73,8 +73,7 @@ impl Tool for Download {
 
     async fn call(&self, input: ToolInput, cx: &ToolContext<'_>) -> Result<ToolOutput, ToolError> {
         let Arguments { url, path, timeout } = input.parse()?;
-        let asked = timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-        let time = asked.filter(|time| !time.is_zero()).unwrap_or(TIME).min(LONGEST);
+        let time = time(timeout, TIME, LONGEST);
         // Before the host is asked: a place that cannot be written needs no page.
         self.workspace.can_receive(&path, cx).await?;
         let reply = page(self.client.get(&url, cx.footprint(), self.largest, time).await?)?;

@@ -72,6 +72,12 @@ pub(super) fn footprint(arguments: &Value) -> Footprint {
     Footprint::new(Access::NETWORK).naming_host(url)
 }
 
+/// The time that a call asks for, in seconds; `usual` where it asks for none that there is, and `most` at most.
+pub(super) fn time(asked: Option<f64>, usual: Duration, most: Duration) -> Duration {
+    let asked = asked.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    asked.filter(|time| !time.is_zero()).unwrap_or(usual).min(most)
+}
+
 /// The reply, if it is a page.
 pub(super) fn page(reply: Reply) -> Result<Reply, ToolError> {
     if reply.status == StatusCode::OK {
@@ -92,8 +98,7 @@ impl Tool for Fetch {
 
     async fn call(&self, input: ToolInput, cx: &ToolContext<'_>) -> Result<ToolOutput, ToolError> {
         let Arguments { url, format, timeout } = input.parse()?;
-        let asked = timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-        let time = asked.filter(|time| !time.is_zero()).unwrap_or(TIME).min(LONGEST);
+        let time = time(timeout, TIME, LONGEST);
         let reply = page(self.client.get(&url, cx.footprint(), LIMIT, time).await?)?;
         let text = page::decoded(&reply)?;
         let shown = match (Kind::of(&reply, &text), format) {

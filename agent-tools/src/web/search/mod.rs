@@ -81,7 +81,7 @@ pub struct SearchResult {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 struct Arguments {
-    /// What to search for, at most 400 characters.
+    /// The words to search for, at most 400 characters.
     query: String,
     /// Results, at most 20. Default: 10.
     #[serde(default)]
@@ -245,7 +245,7 @@ fn plain(text: &str, most: usize) -> String {
     }
 }
 
-/// What the mark at the start of a text stands for, and what comes after it.
+/// The text that the mark at the start of a text stands for, and the rest.
 fn mark(text: &str) -> (Option<String>, &str) {
     let itself = || {
         let (first, rest) = text.split_at(1);

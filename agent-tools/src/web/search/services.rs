@@ -1,6 +1,6 @@
 //! The services that the library knows.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use entourage_core::{Error, ErrorKind};
@@ -17,7 +17,7 @@ use crate::web::{client::Client, html};
 /// Most bytes of an answer.
 const LIMIT: usize = 2 << 20;
 
-/// What a page of DuckDuckGo holds when it takes a program for one that asks too often.
+/// A word in the page of DuckDuckGo that it sends to a program which asks too often.
 const CHALLENGE: &str = "anomaly-modal";
 
 /// The services whose keys `variable` has, and the one that needs none.
@@ -93,6 +93,7 @@ fn address(base: &str, path: &str) -> Result<Url, Error> {
 }
 
 /// Brave Search, <https://api-dashboard.search.brave.com/api-reference/web/search/get>.
+#[derive(Debug)]
 pub(in crate::web) struct Brave {
     client: Client,
     key: HeaderValue,
@@ -149,6 +150,7 @@ impl SearchService for Brave {
 }
 
 /// Exa, which searches by meaning, <https://exa.ai/docs/reference/search>.
+#[derive(Debug)]
 pub(in crate::web) struct Exa {
     client: Client,
     key: HeaderValue,
@@ -274,16 +276,4 @@ fn leads_to(href: &str) -> Option<String> {
     }
     let target = url.query_pairs().find(|(name, _)| url.path() == "/l/" && name == "uddg");
     target.map(|(_, target)| target.into_owned())
-}
-
-impl fmt::Debug for Brave {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Brave").finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for Exa {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Exa").finish_non_exhaustive()
-    }
 }

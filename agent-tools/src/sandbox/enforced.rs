@@ -29,7 +29,7 @@ pub enum Backend {
 const REFUSALS: usize = 5;
 const REFUSAL: usize = 300;
 
-/// What the proxy refused to one command.
+/// The refusals of the proxy for one command.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Refused(Arc<Mutex<Vec<String>>>);
 

@@ -94,7 +94,7 @@ impl Places {
         Ok(())
     }
 
-    /// Where everything lies that commands reach, places of the system left out.
+    /// The places of everything that commands reach, those of the system left out.
     #[cfg(feature = "shell")]
     pub(super) fn all(&self) -> impl Iterator<Item = &Path> {
         self.root.iter().chain(&self.reading).chain(&self.writing).map(|place| place.at.as_path())

@@ -10,12 +10,12 @@ use entourage_core::permission::Scope;
 
 use super::{Sandbox, settings::Network};
 
-/// Most scopes for which a sandbox of their own is kept.
-const SCOPES: usize = 16;
+/// Most sets of hosts for which a sandbox of their own is kept.
+const SETS: usize = 16;
 
 /// Sandboxes of runs whose scope has fewer hosts than the sandbox of the shell. Each is prepared once.
 #[derive(Debug, Default)]
-pub(crate) struct Narrowed(Mutex<Vec<(Scope, Sandbox)>>);
+pub(crate) struct Narrowed(Mutex<Vec<(BTreeSet<String>, Sandbox)>>);
 
 impl Narrowed {
     /// The sandbox for the commands of a run, which was admitted with all that [`Sandbox::reached`] names.
@@ -25,14 +25,14 @@ impl Narrowed {
     pub(crate) fn of(&self, own: &Sandbox, scope: &Scope) -> Result<Sandbox, String> {
         let Some(hosts) = scope.hosts() else { return Ok(own.clone()) };
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, sandbox)) = known.iter().find(|(known, _)| known.hosts() == Some(hosts)) {
+        if let Some((_, sandbox)) = known.iter().find(|(known, _)| known == hosts) {
             return Ok(sandbox.clone());
         }
         let sandbox = own.within(hosts)?;
-        if known.len() >= SCOPES {
+        if known.len() >= SETS {
             known.remove(0);
         }
-        known.push((scope.clone(), sandbox.clone()));
+        known.push((hosts.clone(), sandbox.clone()));
         Ok(sandbox)
     }
 }

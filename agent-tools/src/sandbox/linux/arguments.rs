@@ -97,8 +97,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const READY: i32 = 8;
 const GATE: i32 = 9;
 
-/// What does that, and then becomes the command. If this program is killed before, nothing runs: until `bwrap` is
-/// ready, it would not end with this program.
+/// The program that does that, and then becomes the command. If this program is killed before, nothing runs: until
+/// `bwrap` is ready, it would not end with this program.
 pub(super) const GATED: [&str; 4] =
     ["/bin/sh", "-c", "echo>&8;exec 8>&-;read -r _ <&9||exit 126;exec 9<&-;exec \"$@\"", "sh"];
 
@@ -107,8 +107,15 @@ pub(super) const GATED: [&str; 4] =
 pub(super) struct Ready {
     pub(super) words: Vec<OsString>,
     files: Vec<OwnedFd>,
-    gate: Option<(PipeWriter, PipeReader)>,
-    ours: Option<Gate>,
+    gate: Option<Pipes>,
+}
+
+/// The pipes of a command that waits: its own ends, and those of this program.
+#[derive(Debug)]
+struct Pipes {
+    ready: PipeWriter,
+    begin: PipeReader,
+    gate: Gate,
 }
 
 /// The ends of a command's pipes that this program keeps.
@@ -174,8 +181,7 @@ impl Ready {
     /// Has the command wait until it may begin; what it starts by is [`GATED`].
     pub(super) fn waiting(&mut self) -> io::Result<()> {
         let ((ready, their_ready), (their_begin, begin)) = (io::pipe()?, io::pipe()?);
-        self.gate = Some((their_ready, their_begin));
-        self.ours = Some(Gate { ready, begin });
+        self.gate = Some(Pipes { ready: their_ready, begin: their_begin, gate: Gate { ready, begin } });
         Ok(())
     }
 
@@ -188,12 +194,16 @@ impl Ready {
 
     /// Adds the arguments to a command, with their descriptors. Returns the command's gate, if it has one.
     pub(super) fn give(self, command: &mut Command) -> Result<Option<Gate>, Error> {
-        let gate = self.gate.map(|(ready, gate)| [(READY, ready.into()), (GATE, gate.into())]);
-        let numbered = (GATE + 1..).zip(self.files).chain(gate.into_iter().flatten());
-        let mappings = numbered.map(|(child_fd, parent_fd)| FdMapping { parent_fd, child_fd }).collect();
+        let mut numbered: Vec<(i32, OwnedFd)> = (GATE + 1..).zip(self.files).collect();
+        let gate = self.gate.map(|Pipes { ready, begin, gate }| {
+            numbered.extend([(READY, ready.into()), (GATE, begin.into())]);
+            gate
+        });
+        let mappings =
+            numbered.into_iter().map(|(child_fd, parent_fd)| FdMapping { parent_fd, child_fd }).collect();
         command.args(self.words).fd_mappings(mappings).map_err(|error| {
             Error::new(ErrorKind::Internal, "two descriptors have one number; report this").caused_by(error)
         })?;
-        Ok(self.ours)
+        Ok(gate)
     }
 }

@@ -23,7 +23,7 @@ use crate::sandbox::{
 /// The name of the private directory in a command.
 const TEMP: &str = "/tmp";
 
-/// What programs say where descriptors, processes, memory or space are used up.
+/// Messages of programs that lack descriptors, processes, memory or space.
 const SHORT: [&str; 5] = [
     "Too many open files",
     "Resource temporarily unavailable",

@@ -19,11 +19,11 @@ const NAMED: u64 = 4_096;
 /// Most links that are followed, as many as the system follows.
 const LINKS: usize = 40;
 
-/// What of the workspace decides where Git's directory is.
+/// The part of the workspace that decides where Git's directory is.
 #[derive(Debug, Default)]
 pub(super) struct Elsewhere {
     pub(super) directories: Vec<PathBuf>,
-    /// Links that lead there. Who turns one gives `.git` another directory.
+    /// Links that lead there. A command that turns one gives `.git` another directory.
     pub(super) links: Vec<PathBuf>,
 }
 

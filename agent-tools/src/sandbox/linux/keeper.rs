@@ -55,8 +55,7 @@ pub(super) fn pair(abi: u32) -> Option<(Keeper, Kept)> {
 
 /// The keeper of a command that `bwrap`, a child of this program, has set up; none if it has ended.
 pub(super) fn of_bubblewrap(bwrap: u32) -> Option<Keeper> {
-    let listed = fs::read_to_string(format!("/proc/{bwrap}/task/{bwrap}/children")).unwrap_or_default();
-    let listed = listed.split_whitespace().next().and_then(|id| Pid::from_raw(id.parse().ok()?));
+    let listed = children(bwrap).first().copied().and_then(super::pid);
     // Some kernels have no list.
     let first = listed.or_else(|| all().into_iter().flatten().find(|id| parent_of(*id) == Some(bwrap)))?;
     let opened = pidfd_open(first, PidfdFlags::empty()).ok()?;
@@ -160,6 +159,12 @@ pub(super) fn are_mounted_on(paths: &[PathBuf]) -> bool {
 fn anybody_left() -> bool {
     let Some(ids) = all() else { return false };
     ids.filter(|id| *id != getpid() && test_kill_process(*id).is_ok()).any(is_alive)
+}
+
+/// The processes that a process started by its first thread, where the kernel lists them.
+pub(super) fn children(id: u32) -> Vec<u32> {
+    let listed = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
+    listed.split_whitespace().filter_map(|child| child.parse().ok()).collect()
 }
 
 fn parent_of(id: Pid) -> Option<u32> {

@@ -3,7 +3,6 @@
 //! the interpreter becomes the command.
 
 use std::{
-    fs,
     io::Write,
     net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
     thread,
@@ -13,6 +12,8 @@ use std::{
 use entourage_core::{Error, ErrorKind};
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use tokio::process::Child;
+
+use super::keeper::children;
 
 /// The port of the proxy in the command's network.
 pub(super) const PORT: u16 = 3_128;
@@ -117,8 +118,7 @@ fn descendants(id: u32) -> Vec<u32> {
     let mut found = vec![id];
     let mut next = 0;
     while let Some(id) = found.get(next) {
-        let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
-        found.extend(children.split_whitespace().filter_map(|child| child.parse::<u32>().ok()));
+        found.extend(children(*id));
         next += 1;
     }
     found.split_off(1)

@@ -96,23 +96,26 @@ impl Lock {
     ) -> io::Result<Option<Self>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let lock = Self(File::from(rustix::fs::openat(root, ".", flags, Mode::empty())?));
-        // Some file systems have no locks: then nobody is known to be there.
-        let is_free = |tried: Result<(), TryLockError>| !matches!(tried, Err(TryLockError::WouldBlock));
-        if is_free(lock.0.try_lock()) {
+        if is_free(&lock.0.try_lock()) {
             let clean = clean()?;
-            return Ok((clean && (!shares || is_free(lock.0.try_lock_shared()))).then_some(lock));
+            return Ok((clean && (!shares || is_free(&lock.0.try_lock_shared()))).then_some(lock));
         }
-        Ok((shares && is_free(lock.0.try_lock_shared())).then_some(lock))
+        Ok((shares && is_free(&lock.0.try_lock_shared())).then_some(lock))
     }
 
     /// Calls `work` if nobody shares the lock. Meanwhile nobody can begin to.
     fn alone(&self, work: impl FnOnce()) {
-        if !matches!(self.0.try_lock(), Err(TryLockError::WouldBlock)) {
+        if is_free(&self.0.try_lock()) {
             work();
         }
         // What cannot be had back has been taken by one who waits until it is the only one, and then begins.
         let _ = self.0.try_lock_shared();
     }
+}
+
+/// True where a lock was had. Some file systems have none: then nobody is known to be there.
+fn is_free(tried: &Result<(), TryLockError>) -> bool {
+    !matches!(tried, Err(TryLockError::WouldBlock))
 }
 
 /// Removes places of mounts that a killed program left. Returns false if processes of it still have something mounted
@@ -346,20 +349,17 @@ impl Watch {
         }
         let mut restore = Restore::below(&self.root);
         restore.with_open_root(|restore| {
-            {
-                let state = self.shared.state();
-                state.placeholders.iter().for_each(|path| restore.reach(path));
-                state.remove_placeholders(&self.root);
-            }
             for (path, before) in &self.watched {
                 let is_placeholder = || self.shared.state().is_placeholder(&self.root, path);
                 if !(before.is_empty() && self.mounts && is_placeholder()) {
                     restore.bring_back(path, before);
                 }
             }
+            let placeholders = self.shared.state().placeholders.clone();
+            placeholders.iter().for_each(|path| restore.reach(path));
+            // Only now may others look at what is there.
+            self.leave();
         });
-        // Only now may others look at what is there.
-        self.leave();
         match restore.failure {
             None => Ok(restore.changed.into_iter().collect()),
             Some(error) => Err(error),

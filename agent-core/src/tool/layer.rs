@@ -8,8 +8,7 @@ use serde_json::Value;
 use super::{Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec};
 use crate::{Result, run::RunContext};
 
-/// Behaviour around the calls of tools: it may change, refuse or stop a call before the call is judged, and wraps the
-/// call's run.
+/// Behaviour around calls of tools: it may change, refuse or stop a call before it is judged, and wraps its run.
 ///
 /// ```
 /// use entourage_core::{Result, run::RunContext, tool::{LayerVerdict, ToolLayer, ToolSpec}};
@@ -88,10 +87,12 @@ impl<T: ToolLayer + ?Sized> ToolLayer for Arc<T> {
 pub enum LayerVerdict {
     /// The call goes on.
     Pass,
-    /// The call goes on, and is not asked about: a rule that asks is answered, for this reason, which the record has as
-    /// what allowed the call. What the scope or a rule forbids stays forbidden. A later layer that changes the
-    /// arguments takes that back, unless it allows them itself. On an answer it is a [`LayerVerdict::Pass`].
+    /// The call goes on, and a rule that asks is answered, for this reason, which the record has. What the scope or a
+    /// rule forbids stays forbidden. A later layer that changes the arguments takes it back, unless it allows them too.
+    /// On an answer it is a [`LayerVerdict::Pass`].
     Allow(String),
+    /// The approver is asked about the call, for this reason, whatever else allows it. On an answer it stops.
+    Ask(String),
     /// The call does not run, and the model is told why; the run continues.
     Refuse(String),
     /// The call does not run, and the turn ends.

@@ -52,8 +52,7 @@ impl ToolOutput {
         stopping() sets stop_turn = true;
     }
 
-    /// The same result, or an error result if a file in it is not valid base64: a service would refuse the conversation
-    /// from then on.
+    /// The same result, or an error result if a file in it is not valid base64, which services refuse.
     pub fn checked(self) -> Self {
         let broken = self.content.iter().find_map(|piece| match piece {
             Content::Media(Media { mime, source: MediaSource::Base64(text), .. }) if !is_base64(text) => {

@@ -42,6 +42,8 @@ pub(super) struct Open<'a> {
     pub(super) changed: Option<Arguments>,
     /// The reason for which a layer allowed it, which answers the rules that ask.
     pub(super) allowed: Option<String>,
+    /// The reason for which a layer has it asked about, whatever allows it.
+    pub(super) asks: Option<String>,
     /// True if it began in an earlier life of the run, and its layers are not asked again.
     pub(super) began: bool,
     /// Number of questions about it so far.
@@ -97,7 +99,16 @@ impl<'a> Checked<'a> {
         {
             return settled(problem);
         }
-        Self::Open(Open { call, tool, arguments, changed: None, allowed: None, began: false, asked: 0 })
+        Self::Open(Open {
+            call,
+            tool,
+            arguments,
+            changed: None,
+            allowed: None,
+            asks: None,
+            began: false,
+            asked: 0,
+        })
     }
 }
 
@@ -186,14 +197,14 @@ impl Judge<'_> {
                 _ => {}
             }
         }
-        match self.rule(&ready) {
+        match self.rule(&ready.open, &ready.footprint) {
             Ruling::Allow(rule) => Plan::Run(ready.allowed_by(rule)),
             Ruling::Ask(rule) => match &ready.open.allowed {
-                Some(reason) => {
+                Some(reason) if ready.open.asks.is_none() => {
                     let by = format!("{BY_LAYER}{reason}");
                     Plan::Run(ready.allowed_by(by.into()))
                 }
-                None => self.asked(index, ready, &rule),
+                _ => self.asked(index, ready, &rule),
             },
             other => refused(call, &other),
         }
@@ -207,26 +218,30 @@ impl Judge<'_> {
         checked: &'o Checked<'c>,
     ) -> Option<(ApprovalRequest, &'o Open<'c>)> {
         let Checked::Open(open) = checked else { return None };
-        if open.tool.spec().is_answer() || open.allowed.is_some() {
+        if open.tool.spec().is_answer() || open.allowed.is_some() && open.asks.is_none() {
             return None;
         }
         let footprint = caught(|| open.tool.footprint(&open.arguments)).ok()?;
-        let Ruling::Ask(rule) = judge(self.cx.scope(), &self.site.env.policy, open.tool.spec(), &footprint)
-        else {
-            return None;
-        };
+        let Ruling::Ask(rule) = self.rule(open, &footprint) else { return None };
         let request = self.question(index, open, &footprint, &rule);
-        let is_open = self.granted(&request).is_none() && self.answer(&request).is_none();
+        let is_open = self.granted(open, &request).is_none() && self.answer(&request).is_none();
         is_open.then_some((request, open))
     }
 
-    fn rule(&self, ready: &Ready<'_>) -> Ruling {
-        judge(self.cx.scope(), &self.site.env.policy, ready.open.tool.spec(), &ready.footprint)
+    fn rule(&self, open: &Open<'_>, footprint: &Footprint) -> Ruling {
+        let ruling = judge(self.cx.scope(), &self.site.env.policy, open.tool.spec(), footprint);
+        match (&open.asks, &ruling) {
+            (Some(reason), Ruling::Allow(_) | Ruling::Ask(_)) => {
+                Ruling::Ask(format!("{BY_LAYER}{reason}").into())
+            }
+            _ => ruling,
+        }
     }
 
     /// Returns what grants such calls, if anything does.
-    fn granted(&self, request: &ApprovalRequest) -> Option<&'static str> {
-        let grant = request.grant?;
+    fn granted(&self, open: &Open<'_>, request: &ApprovalRequest) -> Option<&'static str> {
+        // A layer asks about this call; what was allowed before is no answer.
+        let grant = request.grant.filter(|_| open.asks.is_none())?;
         let granted = self.site.read(|state| state.is_granted(grant));
         self.site.env.granted(self.cx.session(), grant, granted)
     }
@@ -245,7 +260,7 @@ impl Judge<'_> {
                 None => Plan::Run(ready.allowed_by("approver".into())),
             },
             None => {
-                if let Some(grant) = self.granted(&request) {
+                if let Some(grant) = self.granted(&ready.open, &request) {
                     return Plan::Run(ready.allowed_by(grant.into()));
                 }
                 ready.open.asked = ready.open.asked.saturating_add(1);
@@ -266,7 +281,7 @@ impl Judge<'_> {
                 return Plan::Settled { call, text, denied: false };
             }
         };
-        match self.rule(&ready) {
+        match self.rule(&ready.open, &ready.footprint) {
             Ruling::Allow(_) | Ruling::Ask(_) => {
                 Plan::Run(Ready { edited: Some(edited), ..ready.allowed_by("approver".into()) })
             }

@@ -25,7 +25,7 @@ use crate::{
     schema,
 };
 
-/// The beginning of the recorded reason of a layer that allowed a call.
+/// The beginning of the recorded reason of a layer that allowed a call, or had it asked about.
 pub(super) const BY_LAYER: &str = "layer: ";
 
 /// Reason that a call does not run.
@@ -63,6 +63,8 @@ struct Passed {
     changed: Option<Arguments>,
     /// The reason for which the last of them allowed it, and no later one changed it.
     allowed: Option<String>,
+    /// The reason for which the first of them wants it to be asked about.
+    asks: Option<String>,
 }
 
 /// True if one of the calls has layers to pass.
@@ -99,7 +101,9 @@ pub(super) async fn pass_all(
             None => pass(site, &cx.of_call((seq, first + call.index)), open.tool, &mut open.arguments).await,
         };
         match passed {
-            Ok(passed) => (open.changed, open.allowed) = (passed.changed, passed.allowed),
+            Ok(Passed { changed, allowed, asks }) => {
+                (open.changed, open.allowed, open.asks) = (changed, allowed, asks);
+            }
             Err(Held { text, stops }) => {
                 *slot = Some(Checked::Settled { call: open.call, text, denied: stops });
             }
@@ -122,7 +126,7 @@ fn recall(open: &mut Open<'_>, past: Past) -> Result<Passed, String> {
             check_arguments(open.tool.spec(), &open.arguments)?;
         }
     }
-    Ok(Passed { changed, allowed: past.allowed })
+    Ok(Passed { changed, allowed: past.allowed, asks: past.asks })
 }
 
 /// Passes a call through the layers of its tool, by its own context: a model that a layer asked by the run's would be
@@ -138,6 +142,7 @@ async fn pass(
 ) -> Result<Passed, Held> {
     let before = arguments.clone();
     let mut allowed: Option<(String, Value)> = None;
+    let mut asks: Option<String> = None;
     for layer in layers(site, tool) {
         let gate = match Caught::new(|| layer.before(tool.spec(), arguments, cx)).await {
             Ok(Ok(gate)) => gate,
@@ -147,6 +152,7 @@ async fn pass(
         match gate {
             LayerVerdict::Pass => {}
             LayerVerdict::Allow(reason) => allowed = Some((reason, arguments.clone())),
+            LayerVerdict::Ask(reason) => asks = asks.or(Some(reason)),
             LayerVerdict::Refuse(reason) => return Err(Held::refused(format!("not run: {reason}"))),
             LayerVerdict::Stop(reason) => {
                 return Err(Held { text: format!("not run: {reason}"), stops: true });
@@ -160,15 +166,17 @@ async fn pass(
         // What was allowed is the call as it was then.
         allowed = allowed.filter(|(_, covered)| covered == arguments);
     }
-    let allowed = allowed.map(|(reason, _)| bound::shortened(&reason, bound::WORD).into_owned());
+    let short = |reason: String| bound::shortened(&reason, bound::WORD).into_owned();
+    let allowed = allowed.map(|(reason, _)| short(reason));
+    let asks = asks.map(short);
     schema::whole_numbers(tool.spec().schema(), arguments);
     if *arguments == before {
-        return Ok(Passed { changed: None, allowed });
+        return Ok(Passed { changed: None, allowed, asks });
     }
     let checked = Arguments::parse(arguments.to_string()).map_err(|error| error.message().to_owned());
     let checked = checked.and_then(|changed| check_arguments(tool.spec(), arguments).map(|()| changed));
     checked
-        .map(|changed| Passed { changed: Some(changed), allowed })
+        .map(|changed| Passed { changed: Some(changed), allowed, asks })
         .map_err(|problem| Held::refused(format!("not run: a layer changed its arguments, and {problem}")))
 }
 

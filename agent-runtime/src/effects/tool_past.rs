@@ -27,6 +27,8 @@ pub(super) struct Past {
     pub(super) began: bool,
     /// The reason for which a layer allowed it, if one did.
     pub(super) allowed: Option<String>,
+    /// The reason for which a layer had it asked about, if one did.
+    pub(super) asks: Option<String>,
 }
 
 impl Past {
@@ -78,6 +80,7 @@ pub(super) async fn of_calls(
                     if let Some(index) = asked.get(&place(question.id.call())) {
                         let past: &mut Past = pasts.entry(*index).or_default();
                         past.asked = Some(question.arguments.clone());
+                        past.asks = question.rule.strip_prefix(BY_LAYER).map(str::to_owned);
                     }
                 }
                 _ => {}

@@ -106,6 +106,7 @@ mod titles;
 mod todos;
 mod tool_calls;
 mod tool_layer_allow;
+mod tool_layer_ask;
 mod tool_layer_suite;
 mod tool_layers;
 mod typed_agent;

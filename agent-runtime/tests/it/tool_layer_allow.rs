@@ -18,11 +18,11 @@ use serde_json::{Value, json};
 
 use crate::common::{Write, act, agent, assert_valid, memory, process, settled, stored, until_killed};
 
-type Before = fn(&mut Value) -> LayerVerdict;
+pub(crate) type Before = fn(&mut Value) -> LayerVerdict;
 
 /// A layer that notes the calls that it is asked about and runs around.
 #[derive(Debug, Clone)]
-struct Layer {
+pub(crate) struct Layer {
     before: Before,
     once: bool,
     asked: Arc<Mutex<Vec<CallId>>>,
@@ -30,15 +30,15 @@ struct Layer {
 }
 
 impl Layer {
-    fn new(before: Before) -> Self {
+    pub(crate) fn new(before: Before) -> Self {
         Self { before, once: false, asked: Arc::default(), around: Arc::default() }
     }
 
-    fn once(before: Before) -> Self {
+    pub(crate) fn once(before: Before) -> Self {
         Self { once: true, ..Self::new(before) }
     }
 
-    fn asked(&self) -> usize {
+    pub(crate) fn asked(&self) -> usize {
         self.asked.lock().unwrap().len()
     }
 }
@@ -64,7 +64,7 @@ fn pass(_: &mut Value) -> LayerVerdict {
     LayerVerdict::Pass
 }
 
-fn allow(_: &mut Value) -> LayerVerdict {
+pub(crate) fn allow(_: &mut Value) -> LayerVerdict {
     LayerVerdict::Allow("only tests".to_owned())
 }
 
@@ -78,26 +78,26 @@ fn elsewhere_and_allow(arguments: &mut Value) -> LayerVerdict {
     allow(arguments)
 }
 
-fn on(store: &SharedStore, policy: Policy) -> RuntimeBuilder {
+pub(crate) fn on(store: &SharedStore, policy: Policy) -> RuntimeBuilder {
     testkit::runtime().shared_store(Arc::clone(store)).policy(policy)
 }
 
-fn provider(paths: &[&str]) -> ScriptedProvider {
+pub(crate) fn provider(paths: &[&str]) -> ScriptedProvider {
     let calls: Vec<_> = paths.iter().map(|path| ("write", json!({"path": path}))).collect();
     ScriptedProvider::by_history().calls(calls).text("Done.")
 }
 
-async fn begun(store: &SharedStore, session: &SessionId) -> Vec<Arc<ToolStarted>> {
+pub(crate) async fn begun(store: &SharedStore, session: &SessionId) -> Vec<Arc<ToolStarted>> {
     let events = stored(store, session).await.into_iter();
     events.filter_map(|it| if let Event::ToolStarted(call) = it.event { Some(call) } else { None }).collect()
 }
 
-async fn asked(store: &SharedStore, session: &SessionId) -> usize {
+pub(crate) async fn asked(store: &SharedStore, session: &SessionId) -> usize {
     let events = stored(store, session).await;
     events.iter().filter(|it| matches!(it.event, Event::ApprovalRequested(_))).count()
 }
 
-async fn decide(runtime: &Runtime, decision: Decision) {
+pub(crate) async fn decide(runtime: &Runtime, decision: Decision) {
     let pending = runtime.pending().await.unwrap().remove(0);
     let Waiting::Approval(question) = pending.waits_for else { panic!("{pending:?}") };
     runtime.decide(&question.id, decision).await.unwrap();

@@ -216,6 +216,9 @@ pub use entourage_tools::shell;
 #[cfg(feature = "project")]
 pub use entourage_tools::project;
 
+/// Tools of MCP servers.
+#[cfg(feature = "mcp")]
+pub use entourage_tools::mcp;
 /// Commands that the operating system confines.
 #[cfg(feature = "sandbox")]
 pub use entourage_tools::sandbox;

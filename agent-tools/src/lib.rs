@@ -8,6 +8,7 @@
 //! | `fs` | `fs` | `view`, `ls`, `glob`, `grep`, `write`, `edit`, `multiedit`, `undo`, confined to a workspace |
 //! | root | `hooks` | no tools: [`Hooks`] asks programs of the user before tool calls |
 //! | root | `grants` | no tools: [`GrantFile`] keeps what was allowed always |
+//! | `mcp` | `mcp` | the tools of MCP servers |
 //! | `project` | `project` | no tools: facts about a project for prompt templates, gathered from the machine |
 //! | `sandbox` | `sandbox` | no tools: commands that Landlock or bubblewrap confines |
 //! | `shell` | `shell` | `bash`, `job_output`, `job_kill`: command lines, read before they run |
@@ -26,7 +27,11 @@ pub mod fs;
 mod grants;
 #[cfg(feature = "hooks")]
 mod hooks;
-#[cfg(any(feature = "hooks", feature = "shell"))]
+#[cfg(feature = "mcp")]
+pub mod mcp;
+#[cfg(any(feature = "grants", feature = "mcp"))]
+mod private_file;
+#[cfg(any(feature = "hooks", feature = "mcp", feature = "shell"))]
 mod process;
 #[cfg(feature = "project")]
 pub mod project;
@@ -34,6 +39,8 @@ pub mod project;
 pub mod sandbox;
 #[cfg(feature = "shell")]
 pub mod shell;
+#[cfg(any(feature = "mcp", feature = "web"))]
+mod tls;
 #[cfg(feature = "web")]
 pub mod web;
 

@@ -306,7 +306,17 @@ fn attack_23_the_tools_are_exactly_these() {
     tools.sort();
     assert_eq!(
         tools,
-        ["Bash", "Download", "Fetch", "FileTool<O>", "JobKill", "JobOutput", "WebFetch", "WebSearch"]
+        [
+            "Bash",
+            "Download",
+            "Fetch",
+            "FileTool<O>",
+            "JobKill",
+            "JobOutput",
+            "RemoteTool",
+            "WebFetch",
+            "WebSearch"
+        ]
     );
     assert_eq!(operations, ["Edit", "Find", "Grep", "Ls", "MultiEdit", "Undo", "View", "Write"]);
     let expected = "bash download edit fetch glob glob grep grep job_kill job_output ls ls multiedit read_tools tools undo view \

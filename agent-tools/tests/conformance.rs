@@ -1,12 +1,15 @@
 //! Every tool of the library through the suite for tools.
 
-#![cfg(all(feature = "fs", feature = "shell", feature = "web", unix))]
+#![cfg(all(feature = "fs", feature = "mcp", feature = "shell", feature = "web", unix))]
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
     clippy::panic,
     reason = "helpers of tests fail by panicking too"
 )]
+
+#[path = "mcp/fake.rs"]
+mod fake;
 
 use std::{
     collections::BTreeSet,
@@ -19,7 +22,7 @@ use std::{
     },
 };
 
-use entourage_core::tool::{Access, Tool, ToolError, ToolInput, ToolSpec};
+use entourage_core::tool::{Access, Tool, ToolError, ToolInput, ToolSpec, Toolset};
 use entourage_macros::tool;
 use entourage_runners::{
     AgentTool, ReactAgent, TodoTool, external,
@@ -32,6 +35,7 @@ use entourage_testkit::{
 };
 use entourage_tools::{
     fs::Workspace,
+    mcp::Mcp,
     shell::Shell,
     web::{SearchResult, SearchService, Web},
 };
@@ -40,12 +44,13 @@ use serde_json::json;
 type Shared = Vec<Arc<dyn Tool>>;
 
 /// The types that are tools, by the files that they are in, and the tools that the suites below make of them.
-const TYPES: [(&str, &[&str]); 12] = [
+const TYPES: [(&str, &[&str]); 13] = [
     ("agent-runners/src/agent_tool.rs", &["agent"]),
     ("agent-runners/src/external.rs", &["outside", "question"]),
     ("agent-runners/src/from_fn.rs", &["echo", "count"]),
     ("agent-runners/src/todo_tool.rs", &["todos"]),
     ("agent-tools/src/fs/tool.rs", &["edit", "glob", "grep", "ls", "multiedit", "undo", "view", "write"]),
+    ("agent-tools/src/mcp/tool.rs", &["mcp_fake_echo", "mcp_fake_wait"]),
     ("agent-tools/src/shell/bash.rs", &["bash"]),
     ("agent-tools/src/shell/job.rs", &["job_kill", "job_output"]),
     ("agent-tools/src/web/download.rs", &["download"]),
@@ -202,6 +207,17 @@ fn agent() -> AgentTool {
     AgentTool::new(ReactAgent::builder("scout", answers.model()).build().unwrap())
 }
 
+/// The suites of tools of a server, of which these are some. Without any, to name the suites alone.
+fn suites_of_servers(tools: Shared) -> Vec<Conformance> {
+    let kept = tools.clone();
+    vec![
+        conformance("mcp_fake_echo", move |_| kept.clone())
+            .call(json!({"text": "One."}))
+            .with_fuzzed_calls(60),
+        conformance("mcp_fake_wait", move |_| tools.clone()).long_call(json!({})).with_fuzzed_calls(0),
+    ]
+}
+
 /// The suites of tools that are made of a program's code.
 fn suites_of_made_tools() -> Vec<Conformance> {
     #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -244,8 +260,11 @@ async fn issue_14_every_shipped_tool_passes_the_suite() {
         before(info);
     }));
     let histories = tempfile::tempdir().unwrap();
+    let mcp = Mcp::start([fake::server("fake", "plain", histories.path())]).unwrap();
+    mcp.ready().await;
+    let of_servers = suites_of_servers(mcp.tools().iter().cloned().collect());
     let mut failed = Vec::new();
-    for suite in suites(histories.path()).into_iter().chain(suites_of_made_tools()) {
+    for suite in suites(histories.path()).into_iter().chain(suites_of_made_tools()).chain(of_servers) {
         let report = suite.run().await;
         println!("{report:#}");
         if !report.failed().is_empty() {
@@ -259,7 +278,7 @@ async fn issue_14_every_shipped_tool_passes_the_suite() {
 #[test]
 fn issue_14_no_shipped_tool_is_missing_from_the_suite() {
     let directory = tempfile::tempdir().unwrap();
-    let made = suites_of_made_tools().into_iter();
+    let made = suites_of_made_tools().into_iter().chain(suites_of_servers(Vec::new()));
     let tested: BTreeSet<String> =
         suites(directory.path()).into_iter().chain(made).map(|suite| suite.name().to_owned()).collect();
     let listed: BTreeSet<String> =

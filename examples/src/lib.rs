@@ -11,6 +11,10 @@ mod agents {}
 mod layers {}
 
 #[cfg(doctest)]
+#[doc = include_str!("../../docs/mcp.md")]
+mod mcp {}
+
+#[cfg(doctest)]
 #[doc = include_str!("../../docs/models.md")]
 mod models {}
 

@@ -8,7 +8,8 @@ use super::{answer::Answer, config::Hook};
 use crate::process::{
     drive::{Bounds, Ended, drive, pump},
     environment::scrubbed,
-    spawn::{Group, Program},
+    group::Group,
+    spawn::Program,
 };
 
 /// Most bytes of an output.

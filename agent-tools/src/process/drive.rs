@@ -9,7 +9,7 @@ use tokio::{
     time::{Instant, sleep_until, timeout},
 };
 
-use super::{disk::Disk, spawn::Group};
+use super::{disk::Disk, group::Group};
 
 /// Time for which output of a child that ended is waited for.
 const DRAIN: Duration = Duration::from_millis(500);

@@ -2,7 +2,11 @@
 //!
 //! It decides nothing about what may run, and keeps no output.
 
+#[cfg(any(feature = "hooks", feature = "shell"))]
 pub(crate) mod disk;
+#[cfg(any(feature = "hooks", feature = "shell"))]
 pub(crate) mod drive;
 pub(crate) mod environment;
+pub(crate) mod group;
+#[cfg(any(feature = "hooks", feature = "shell"))]
 pub(crate) mod spawn;

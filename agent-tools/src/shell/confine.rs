@@ -6,7 +6,7 @@ use entourage_core::Error;
 use tokio::process::{Child, Command};
 
 use super::watchdog::{self, Care, Watchdog};
-use crate::process::spawn::{Group, Program};
+use crate::process::{group::Group, spawn::Program};
 #[cfg(feature = "sandbox")]
 pub(super) use crate::sandbox::{Enforced, Narrowed, Sandbox};
 

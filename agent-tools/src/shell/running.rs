@@ -21,7 +21,7 @@ use super::{
 use crate::process::{
     disk::Disk,
     drive::{self, Bounds, Ended, pump},
-    spawn::Group,
+    group::Group,
 };
 
 /// Time that a command has to end by itself when it is asked to.

@@ -19,11 +19,9 @@ use reqwest::{
     header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, LOCATION},
     redirect::Policy,
 };
-use rustls::{ClientConfig, crypto::ring};
-use rustls_platform_verifier::BuilderVerifierExt;
 use serde_json::Value;
 
-use crate::address::first_closed;
+use crate::{address::first_closed, tls};
 
 /// Most redirects that are followed, and the longest address.
 const REDIRECTS: usize = 10;
@@ -94,13 +92,8 @@ pub(super) struct Reply {
 
 impl Client {
     pub(super) fn new(guard: Guard, with_proxies: bool) -> Result<Self, Error> {
-        let tls = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .and_then(BuilderVerifierExt::with_platform_verifier)
-            .map_err(|error| Error::new(ErrorKind::Config, "TLS could not be set up").caused_by(error))?
-            .with_no_client_auth();
         let client = reqwest::Client::builder()
-            .tls_backend_preconfigured(tls)
+            .tls_backend_preconfigured(tls::config()?)
             .connect_timeout(CONNECT_TIME)
             .redirect(Policy::none())
             .referer(false)

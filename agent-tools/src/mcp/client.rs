@@ -1,0 +1,124 @@
+//! This side of a connection: what a server may ask of its client, and what it tells about its calls.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use entourage_core::{bound, permission::Approver};
+use rmcp::{
+    ClientHandler,
+    model::{
+        ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult, ElicitationAction,
+        ElicitationCapability, ErrorData, FormElicitationCapability, Implementation,
+        ProgressNotificationParam, ProgressToken, UrlElicitationCapability,
+    },
+    service::{NotificationContext, RequestContext, RoleClient},
+};
+use tokio::sync::{Notify, mpsc};
+
+use super::elicit::{Asker, elicit};
+
+/// Reports of progress that wait to be shown; more than these are left out.
+const REPORTS: usize = 16;
+
+/// Answers a server.
+#[derive(Clone)]
+pub(super) struct Client {
+    pub(super) server: String,
+    pub(super) calls: Arc<Calls>,
+    /// Told when the server's tools changed.
+    pub(super) changed: Arc<Notify>,
+    pub(super) approver: Option<Arc<dyn Approver>>,
+}
+
+/// The calls that run on one connection.
+#[derive(Debug, Default)]
+pub(super) struct Calls(Mutex<HashMap<ProgressToken, Call>>);
+
+#[derive(Debug)]
+struct Call {
+    progress: mpsc::Sender<String>,
+    asker: Asker,
+}
+
+/// One running call, until this is dropped.
+pub(super) struct Open {
+    calls: Arc<Calls>,
+    token: ProgressToken,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.calls.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.token);
+    }
+}
+
+impl Calls {
+    /// Notes a call. Its reports of progress come from the receiver.
+    pub(super) fn open(
+        self: &Arc<Self>,
+        token: ProgressToken,
+        asker: Asker,
+    ) -> (Open, mpsc::Receiver<String>) {
+        let (progress, reports) = mpsc::channel(REPORTS);
+        let mut calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        calls.insert(token.clone(), Call { progress, asker });
+        drop(calls);
+        (Open { calls: Arc::clone(self), token }, reports)
+    }
+
+    /// The run that a question of the server is about: that of the calls which run now, if they are all of one run.
+    fn asker(&self) -> Option<Asker> {
+        let calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut askers = calls.values().map(|call| &call.asker);
+        let first = askers.next()?;
+        askers.all(|other| other.is_of_run(first)).then(|| first.clone())
+    }
+
+    fn report(&self, token: &ProgressToken, text: String) {
+        let calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(call) = calls.get(token) {
+            // Progress that nobody has time for is left out.
+            let _ = call.progress.try_send(text);
+        }
+    }
+}
+
+impl ClientHandler for Client {
+    fn get_info(&self) -> ClientConfig {
+        let mut capabilities = ClientCapabilities::default();
+        capabilities.elicitation = self.approver.is_some().then(|| {
+            let form = ElicitationCapability::new().with_form(FormElicitationCapability::default());
+            form.with_url(UrlElicitationCapability::default())
+        });
+        ClientConfig::new(capabilities, Implementation::new("entourage", env!("CARGO_PKG_VERSION")))
+    }
+
+    async fn create_elicitation(
+        &self,
+        request: ElicitRequestParams,
+        _: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        let (Some(approver), Some(asker)) = (&self.approver, self.calls.asker()) else {
+            return Ok(ElicitResult::new(ElicitationAction::Decline));
+        };
+        Ok(elicit(&self.server, request, &asker, &**approver).await)
+    }
+
+    async fn on_progress(&self, report: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
+        let share = match report.total {
+            Some(total) => format!("{} of {total}", report.progress),
+            None => report.progress.to_string(),
+        };
+        let text = match report.message {
+            Some(message) => format!("{share}: {}", bound::shortened(&message, bound::WORD)),
+            None => share,
+        };
+        self.calls.report(&report.progress_token, text);
+    }
+
+    async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
+        self.changed.notify_one();
+    }
+}

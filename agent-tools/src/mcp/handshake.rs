@@ -1,0 +1,122 @@
+//! Handshakes with servers, over the pipes of a child or over HTTP.
+
+use std::time::Duration;
+
+use entourage_core::{Error, ErrorKind, bound};
+use reqwest::redirect::{Attempt, Policy};
+use rmcp::{
+    model::ProtocolVersion,
+    service::{ClientInitializeError, ClientLifecycleMode, ClientServiceExt, RoleClient, RunningService},
+    transport::{
+        StreamableHttpClientTransport, async_rw::AsyncRwTransport,
+        streamable_http_client::StreamableHttpClientTransportConfig,
+    },
+};
+use tokio::time::timeout;
+
+use super::{
+    client::Client,
+    process::ServerProcess,
+    server::{McpLifecycle, McpServer, Reach},
+};
+use crate::tls;
+
+/// Most bytes of one message.
+const MESSAGE: usize = 16 << 20;
+const REDIRECTS: usize = 5;
+
+/// Reason that there is no connection.
+pub(super) enum Failure {
+    NeedsAuth,
+    Other(String),
+}
+
+impl From<String> for Failure {
+    fn from(text: String) -> Self {
+        Self::Other(text)
+    }
+}
+
+impl Failure {
+    /// Adds what the server said before it ended.
+    pub(super) async fn with_words_of(self, process: &ServerProcess) -> Self {
+        let Self::Other(reason) = self else { return self };
+        // Its last words come with its end.
+        let _ = timeout(Duration::from_millis(200), process.ended()).await;
+        let words = process.last_words();
+        Self::Other(if words.is_empty() { reason } else { format!("{reason}; it said: {words}") })
+    }
+}
+
+/// Reaches a server, and greets it. Dropped, it leaves no process.
+pub(super) async fn open(
+    server: &McpServer,
+    client: Client,
+) -> Result<(RunningService<RoleClient, Client>, Option<ServerProcess>), Failure> {
+    let lifecycle = lifecycle(server.lifecycle);
+    match &server.reach {
+        Reach::Command { program, args, env, dir } => {
+            let (process, output, input) = ServerProcess::start((program, args), env, dir.as_deref())
+                .map_err(|error| format!("`{}` cannot be started: {error}", program.to_string_lossy()))?;
+            let transport = AsyncRwTransport::new(output, input).with_max_line_length(MESSAGE);
+            match client.serve_with_lifecycle(transport, lifecycle).await {
+                Ok(service) => Ok((service, Some(process))),
+                Err(error) => Err(failed(&error).with_words_of(&process).await),
+            }
+        }
+        Reach::Http { url, headers, with_proxies } => {
+            let http = http(*with_proxies).map_err(|error| error.to_string())?;
+            let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str());
+            config.custom_headers =
+                headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+            (config.max_sse_event_size, config.max_json_response_size) = (MESSAGE, MESSAGE);
+            let transport = StreamableHttpClientTransport::with_client(http, config);
+            let service = client.serve_with_lifecycle(transport, lifecycle).await;
+            Ok((service.map_err(|error| failed(&error))?, None))
+        }
+    }
+}
+
+fn lifecycle(lifecycle: McpLifecycle) -> ClientLifecycleMode {
+    let preferred_versions = vec![ProtocolVersion::LATEST];
+    match lifecycle {
+        McpLifecycle::Initialize => ClientLifecycleMode::Initialize,
+        McpLifecycle::Discover => ClientLifecycleMode::Discover { preferred_versions },
+        McpLifecycle::Auto => ClientLifecycleMode::Auto {
+            preferred_versions,
+            legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
+        },
+    }
+}
+
+/// The client of servers at an address.
+fn http(with_proxies: bool) -> Result<reqwest::Client, Error> {
+    let same_origin = |attempt: Attempt<'_>| {
+        let origin = attempt.previous().last().map(reqwest::Url::origin);
+        match origin == Some(attempt.url().origin()) && attempt.previous().len() <= REDIRECTS {
+            true => attempt.follow(),
+            // Headers with keys go nowhere else (ATTACKS 37).
+            false => attempt.stop(),
+        }
+    };
+    let client = reqwest::Client::builder()
+        .tls_backend_preconfigured(tls::config()?)
+        .connect_timeout(Duration::from_secs(10))
+        .redirect(Policy::custom(same_origin))
+        .referer(false);
+    let client = if with_proxies { client } else { client.no_proxy() };
+    client.build().map_err(|error| {
+        Error::new(ErrorKind::Config, "the client for MCP servers could not be set up").caused_by(error)
+    })
+}
+
+fn failed(error: &ClientInitializeError) -> Failure {
+    if error.is_authorization_required() {
+        return Failure::NeedsAuth;
+    }
+    if let ClientInitializeError::LegacyFallbackFailed { fallback, .. } = error {
+        return failed(fallback);
+    }
+    // What a server at an address sent may be anything, also long.
+    Failure::Other(bound::shortened(&error.to_string(), bound::WORD).into_owned())
+}

@@ -1,0 +1,411 @@
+//! The connection to one server: made, kept, made anew once when it broke, and ended.
+
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use entourage_core::{bound, permission::Approver};
+use rmcp::{
+    model::{ClientRequest, PaginatedRequestParams, PingRequest, SubscriptionFilter, Tool},
+    service::{Peer, PeerRequestOptions, RoleClient, RunningService, ServiceError},
+};
+use tokio::{
+    sync::{Notify, watch},
+    task::AbortHandle,
+    time::{Instant, sleep, timeout},
+};
+
+use super::{
+    McpState,
+    client::{Calls, Client},
+    declared::Declared,
+    handshake::{Failure, open},
+    pins::Pins,
+    process::ServerProcess,
+    server::McpServer,
+};
+
+/// A server that was silent for this long is asked whether it is there before the next call, for so long.
+const SILENCE: Duration = Duration::from_secs(30);
+const PING: Duration = Duration::from_secs(5);
+/// Least time between two lists of a server's tools.
+const RELIST: Duration = Duration::from_secs(1);
+/// Most tools of a server, and most pages in which it lists them.
+const TOOLS: usize = 1_000;
+const PAGES: usize = 100;
+/// Most bytes of a server's instructions.
+const INSTRUCTIONS: usize = 16 << 10;
+
+/// The connection to a server.
+pub(super) struct Link {
+    pub(super) server: McpServer,
+    pub(super) pins: Arc<Pins>,
+    approver: Option<Arc<dyn Approver>>,
+    /// Held while a connection is made, so that one is made for all who wait.
+    live: tokio::sync::Mutex<Option<Arc<Live>>>,
+    shown: Mutex<Shown>,
+    /// Rises with each change of the tools.
+    revision: AtomicU64,
+    /// True once the first attempt to connect has ended.
+    settled: watch::Sender<bool>,
+    shut: watch::Sender<bool>,
+}
+
+/// What is known of the server.
+#[derive(Debug)]
+struct Shown {
+    state: McpState,
+    tools: Vec<Arc<Declared>>,
+    instructions: String,
+}
+
+/// A connection that was made.
+pub(super) struct Live {
+    service: RunningService<RoleClient, Client>,
+    pub(super) calls: Arc<Calls>,
+    process: Option<ServerProcess>,
+    /// The last time that the server said something.
+    heard: Mutex<Instant>,
+    keeper: Option<AbortHandle>,
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        if let Some(keeper) = &self.keeper {
+            keeper.abort();
+        }
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link")
+            .field("server", &self.server)
+            .field("state", &self.state())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Link {
+    pub(super) fn new(server: McpServer, pins: Arc<Pins>, approver: Option<Arc<dyn Approver>>) -> Self {
+        let (state, settled) = match server.is_disabled {
+            true => (McpState::Disabled, true),
+            false => (McpState::Starting, false),
+        };
+        Self {
+            server,
+            pins,
+            approver,
+            live: tokio::sync::Mutex::default(),
+            shown: Mutex::new(Shown { state, tools: Vec::new(), instructions: String::new() }),
+            revision: AtomicU64::new(0),
+            settled: watch::channel(settled).0,
+            shut: watch::channel(false).0,
+        }
+    }
+
+    fn shown(&self) -> MutexGuard<'_, Shown> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn state(&self) -> McpState {
+        self.shown().state.clone()
+    }
+
+    pub(super) fn tools(&self) -> Vec<Arc<Declared>> {
+        self.shown().tools.clone()
+    }
+
+    pub(super) fn instructions(&self) -> String {
+        self.shown().instructions.clone()
+    }
+
+    pub(super) fn revision(&self) -> u64 {
+        self.revision.load(Ordering::Acquire)
+    }
+
+    /// True if the server's tool is still declared like this.
+    pub(super) fn is_current(&self, declared: &Arc<Declared>) -> bool {
+        self.shown().tools.iter().any(|tool| Arc::ptr_eq(tool, declared))
+    }
+
+    /// Waits until the first attempt to connect has ended.
+    pub(super) async fn settled(&self) {
+        // An error means that nobody is left to tell.
+        let _ = self.settled.subscribe().wait_for(|settled| *settled).await;
+    }
+
+    /// Connects for the first time.
+    pub(super) async fn begin(self: Arc<Self>) {
+        if !self.server.is_disabled {
+            // The state has the reason of a failure.
+            let _ = self.live().await;
+        }
+        self.settled.send_replace(true);
+    }
+
+    /// Returns the connection, made anew if it broke.
+    ///
+    /// # Errors
+    /// The reason that there is none, for the model.
+    pub(super) async fn live(self: &Arc<Self>) -> Result<Arc<Live>, String> {
+        let name = &self.server.name;
+        let is_over = || format!("the MCP server `{name}` is not running");
+        if self.server.is_disabled {
+            return Err(is_over());
+        }
+        let mut shut = self.shut.subscribe();
+        let mut slot = self.live.lock().await;
+        if *shut.borrow() {
+            return Err(is_over());
+        }
+        if let Some(live) = &*slot
+            && live.answers().await
+        {
+            return Ok(Arc::clone(live));
+        }
+        // What it started ends before another one is.
+        *slot = None;
+        self.shown().state = McpState::Starting;
+        let made = tokio::select! {
+            biased;
+            _ = shut.wait_for(|shut| *shut) => return Err(is_over()),
+            made = timeout(self.server.connect_time(), self.connect()) => made,
+        };
+        let made = made.unwrap_or_else(|_| {
+            let seconds = self.server.connect_time().as_secs_f64();
+            Err(Failure::Other(format!("it was not ready within {seconds} s")))
+        });
+        match made {
+            Ok(live) => {
+                *slot = Some(Arc::clone(&live));
+                Ok(live)
+            }
+            Err(Failure::NeedsAuth) => {
+                self.shown().state = McpState::NeedsAuth;
+                Err(format!(
+                    "the MCP server `{name}` needs a login; the user has to give this program its key"
+                ))
+            }
+            Err(Failure::Other(reason)) => {
+                let reason = bound::shortened(&reason, bound::TEXT).into_owned();
+                self.shown().state = McpState::Failed(reason.clone());
+                Err(format!("the MCP server `{name}` cannot be reached: {reason}"))
+            }
+        }
+    }
+
+    async fn connect(self: &Arc<Self>) -> Result<Arc<Live>, Failure> {
+        let (calls, changed) = (Arc::<Calls>::default(), Arc::<Notify>::default());
+        let client = Client {
+            server: self.server.name.clone(),
+            calls: Arc::clone(&calls),
+            changed: Arc::clone(&changed),
+            approver: self.approver.clone(),
+        };
+        let (service, process) = open(&self.server, client).await?;
+        let mut live = Live { service, calls, process, heard: Mutex::new(Instant::now()), keeper: None };
+        let listed = match self.list(live.peer()).await {
+            Ok(listed) => listed,
+            Err(reason) => {
+                let failure = Failure::Other(format!("it does not list its tools: {reason}"));
+                return Err(match &live.process {
+                    Some(process) => failure.with_words_of(process).await,
+                    None => failure,
+                });
+            }
+        };
+        self.offer(live.peer(), listed).await;
+        let ended = live.process.as_ref().map(ServerProcess::watch);
+        let keeper = keep(Arc::downgrade(self), live.peer().clone(), changed, ended);
+        live.keeper = Some(tokio::spawn(keeper).abort_handle());
+        Ok(Arc::new(live))
+    }
+
+    /// Lists the server's tools.
+    async fn list(&self, peer: &Peer<RoleClient>) -> Result<Vec<Tool>, ServiceError> {
+        if peer.peer_info().is_some_and(|info| info.capabilities.tools.is_none()) {
+            return Ok(Vec::new());
+        }
+        let (mut tools, mut cursor) = (Vec::new(), None);
+        for _ in 0..PAGES {
+            let page = PaginatedRequestParams::default().with_cursor(cursor);
+            let page = peer.list_tools(Some(page)).await?;
+            tools.extend(page.tools);
+            cursor = page.next_cursor;
+            if cursor.is_none() || tools.len() > TOOLS {
+                break;
+            }
+        }
+        Ok(tools)
+    }
+
+    /// Offers what the server listed.
+    async fn offer(&self, peer: &Peer<RoleClient>, listed: Vec<Tool>) {
+        let wanted = |tool: &Tool| {
+            self.server.tools.as_ref().is_none_or(|wanted| wanted.iter().any(|name| *name == tool.name))
+        };
+        let listed: Vec<_> = listed.into_iter().filter(wanted).collect();
+        let info = peer.peer_info();
+        let count = listed.len();
+        let before = self.tools();
+        let mut tools: Vec<Arc<Declared>> = Vec::new();
+        for tool in listed.into_iter().take(TOOLS) {
+            let declared = Declared::tool(&self.server, &self.pins, &tool);
+            let Some(declared) = declared else { continue };
+            // The first of a name is the one; another one would be called in its place.
+            if !tools.iter().any(|other| other.spec.name() == declared.spec.name()) {
+                tools.push(same(&before, declared));
+            }
+        }
+        let left_out = count.saturating_sub(tools.len());
+        let (mut has_resources, mut has_prompts) = (false, false);
+        let mut instructions = String::new();
+        if let Some(info) = &info {
+            (has_resources, has_prompts) =
+                (info.capabilities.resources.is_some(), info.capabilities.prompts.is_some());
+            instructions = info.instructions.clone().unwrap_or_default();
+        }
+        let own = [
+            has_resources.then(|| Declared::resources(&self.server)),
+            has_prompts.then(|| Declared::prompts(&self.server)),
+        ];
+        for declared in own.into_iter().flatten() {
+            let is_wanted = self.server.tools.as_ref().is_none_or(|wanted| {
+                wanted
+                    .iter()
+                    .any(|name| super::content::name_of(&self.server.name, name) == declared.spec.name())
+            });
+            if is_wanted && !tools.iter().any(|other| other.spec.name() == declared.spec.name()) {
+                tools.push(same(&before, declared));
+            }
+        }
+        let is_same =
+            tools.len() == before.len() && tools.iter().zip(&before).all(|(a, b)| Arc::ptr_eq(a, b));
+        {
+            let mut shown = self.shown();
+            shown.state = McpState::Connected { tools: tools.len(), left_out };
+            shown.tools = tools;
+            shown.instructions = bound::shortened(&instructions, INSTRUCTIONS).into_owned();
+        }
+        if !is_same {
+            self.revision.fetch_add(1, Ordering::Release);
+        }
+        // A file that cannot be written asks about a change again, no less.
+        let _ = self.pins.save(&self.server.name).await;
+    }
+
+    /// Ends the connection and the server, and makes no other.
+    pub(super) async fn shut_down(&self) {
+        self.shut.send_replace(true);
+        let live = self.live.lock().await.take();
+        if let Some(live) = live {
+            live.service.cancellation_token().cancel();
+            if let Some(process) = &live.process {
+                process.end().await;
+            }
+        }
+        if !self.server.is_disabled {
+            self.shown().state = McpState::Disabled;
+        }
+        self.settled.send_replace(true);
+    }
+}
+
+impl Live {
+    pub(super) fn peer(&self) -> &Peer<RoleClient> {
+        self.service.peer()
+    }
+
+    /// Who is asked what the server wants to know of the user.
+    pub(super) fn approver(&self) -> Option<&Arc<dyn Approver>> {
+        self.service.service().approver.as_ref()
+    }
+
+    /// Notes that the server said something.
+    pub(super) fn hear(&self) {
+        *self.heard.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    /// True if the connection is there. A server that was silent for long is asked.
+    async fn answers(&self) -> bool {
+        if self.service.is_closed() || self.peer().is_transport_closed() {
+            return false;
+        }
+        let silent = self.heard.lock().unwrap_or_else(PoisonError::into_inner).elapsed();
+        // From 2026-07-28 on there are no pings: a request says by itself that there is nobody.
+        let pings = self.peer().peer_info().is_some_and(|info| info.protocol_version.has_initialize());
+        if silent < SILENCE || !pings {
+            return true;
+        }
+        let ping = ClientRequest::PingRequest(PingRequest::default());
+        let options = PeerRequestOptions::with_timeout(PING);
+        let asked =
+            async { self.peer().send_request_with_option(ping, options).await?.await_response().await };
+        let answered = matches!(timeout(PING, asked).await, Ok(Ok(_) | Err(ServiceError::McpError(_))));
+        if answered {
+            self.hear();
+        }
+        answered
+    }
+}
+
+/// The declaration of before, if it is the same, so that the set of tools is.
+fn same(before: &[Arc<Declared>], declared: Declared) -> Arc<Declared> {
+    let known = before.iter().find(|other| other.is_same(&declared));
+    known.map_or_else(|| Arc::new(declared), Arc::clone)
+}
+
+/// Lists the tools anew when the server says that they changed, and notes its end.
+async fn keep(
+    link: Weak<Link>,
+    peer: Peer<RoleClient>,
+    changed: Arc<Notify>,
+    ended: Option<watch::Receiver<bool>>,
+) {
+    let modern = peer.peer_info().is_some_and(|info| !info.protocol_version.has_initialize());
+    let mut subscription = None;
+    if modern {
+        let filter = SubscriptionFilter::builder().tools_list_changed().build();
+        subscription = peer.listen(filter).await.ok();
+    }
+    let end = async {
+        match ended {
+            // An error means that nobody is left to tell, which is the same.
+            Some(mut ended) => drop(ended.wait_for(|ended| *ended).await),
+            None => std::future::pending().await,
+        }
+    };
+    tokio::pin!(end);
+    loop {
+        let news = async {
+            match &mut subscription {
+                Some(subscription) => matches!(subscription.next().await, Ok(Some(_))),
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = changed.notified() => {}
+            goes_on = news => if !goes_on {
+                subscription = None;
+                continue;
+            },
+            () = &mut end => {
+                let Some(link) = link.upgrade() else { return };
+                link.shown().state = McpState::Failed("it ended; the next call starts it again".to_owned());
+                return;
+            }
+        }
+        let Some(link) = link.upgrade() else { return };
+        if let Ok(Ok(listed)) = timeout(link.server.connect_time(), link.list(&peer)).await {
+            link.offer(&peer, listed).await;
+        }
+        drop(link);
+        sleep(RELIST).await;
+    }
+}

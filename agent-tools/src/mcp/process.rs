@@ -1,0 +1,121 @@
+//! A server that is a child of this program.
+
+use std::{
+    ffi::{OsStr, OsString},
+    path::Path,
+    process::Stdio,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::{
+    io::AsyncReadExt,
+    process::{ChildStderr, ChildStdin, ChildStdout, Command},
+    sync::watch,
+    time::timeout,
+};
+
+use crate::process::{environment, group::Group};
+
+/// Bytes of a server's last words that errors show.
+const LAST_WORDS: usize = 2_000;
+/// Time that a server has to end once its input has, and once it was asked to.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// A running server. Dropping it kills its process group.
+#[derive(Debug)]
+pub(super) struct ServerProcess {
+    group: Group,
+    ended: watch::Receiver<bool>,
+    last_words: Arc<Mutex<Vec<u8>>>,
+}
+
+impl ServerProcess {
+    /// Starts a command as the leader of a process group. Returns its output and input.
+    ///
+    /// # Errors
+    /// Those of the start.
+    pub(super) fn start(
+        (program, args): (&OsStr, &[OsString]),
+        env: &[(OsString, OsString)],
+        dir: Option<&Path>,
+    ) -> std::io::Result<(Self, ChildStdout, ChildStdin)> {
+        let mut command = Command::new(program);
+        command.args(args).env_clear().envs(environment::scrubbed(std::env::vars_os(), env, None));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        if let Some(dir) = dir {
+            command.current_dir(dir);
+        }
+        #[cfg(unix)]
+        command.process_group(0);
+        let mut child = command.spawn()?;
+        let group = Group::of(&child);
+        let (Some(output), Some(input)) = (child.stdout.take(), child.stdin.take()) else {
+            group.kill();
+            return Err(std::io::Error::other("the server has no pipes"));
+        };
+        let last_words = Arc::new(Mutex::new(Vec::new()));
+        let errors = child.stderr.take();
+        let (tell, ended) = watch::channel(false);
+        let (words, whole) = (Arc::clone(&last_words), group.clone());
+        // Ends with the child, whose group is killed when this value is dropped.
+        tokio::spawn(async move {
+            let listening = tokio::spawn(listen(errors, words));
+            // An error means that it cannot be waited for: it is nobody's child any more.
+            let _ = child.wait().await;
+            // Its own children may hold the pipe open.
+            let _ = timeout(Duration::from_millis(100), listening).await;
+            whole.close();
+            tell.send_replace(true);
+        });
+        Ok((Self { group, ended, last_words }, output, input))
+    }
+
+    /// The last that the server wrote to its standard error, for an error's text.
+    pub(super) fn last_words(&self) -> String {
+        let words = self.last_words.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&words).trim().to_owned()
+    }
+
+    /// Tells when it has ended.
+    pub(super) fn watch(&self) -> watch::Receiver<bool> {
+        self.ended.clone()
+    }
+
+    /// Waits until it has ended.
+    pub(super) async fn ended(&self) {
+        // An error means that nobody is left to tell, which is the same.
+        let _ = self.ended.clone().wait_for(|ended| *ended).await;
+    }
+
+    /// Waits until it ends, whose input has ended; asks it to, and kills it, where it does not.
+    pub(super) async fn end(&self) {
+        if timeout(GRACE, self.ended()).await.is_ok() {
+            return;
+        }
+        self.group.ask_to_end();
+        if timeout(GRACE, self.ended()).await.is_err() {
+            self.group.kill();
+            self.ended().await;
+        }
+    }
+}
+
+impl Drop for ServerProcess {
+    fn drop(&mut self) {
+        self.group.kill();
+    }
+}
+
+async fn listen(errors: Option<ChildStderr>, words: Arc<Mutex<Vec<u8>>>) {
+    let Some(mut errors) = errors else { return };
+    let mut buffer = vec![0; 4_096];
+    while let Ok(read) = errors.read(&mut buffer).await
+        && read > 0
+    {
+        let mut words = words.lock().unwrap_or_else(PoisonError::into_inner);
+        words.extend_from_slice(buffer.get(..read).unwrap_or_default());
+        let over = words.len().saturating_sub(LAST_WORDS);
+        words.drain(..over);
+    }
+}

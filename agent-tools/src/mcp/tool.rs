@@ -1,0 +1,270 @@
+//! Calls of a server's tools.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use entourage_core::{
+    bound,
+    tool::{Repeat, Tool, ToolContext, ToolError, ToolInput, ToolLayer, ToolOutput, ToolSpec},
+};
+use rmcp::{
+    model::{
+        CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotification,
+        CancelledNotificationParam, ClientRequest, GetPromptRequestParams, GetPromptResponse, InputRequest,
+        InputRequiredResult, InputResponses, PaginatedRequestParams, ReadResourceRequestParams,
+        ReadResourceResponse, RequestId, ServerResult,
+    },
+    service::{Peer, PeerRequestOptions, RoleClient, ServiceError},
+};
+use serde_json::{Map, Value};
+
+use super::{
+    content,
+    declared::{Declared, Kind},
+    elicit::{Asker, elicit},
+    link::{Link, Live},
+};
+
+/// Most times that a call is put again with answers to the server's questions.
+const ROUNDS: usize = 16;
+/// Most resources or prompts that are listed.
+const LISTED: usize = 500;
+const PAGES: usize = 20;
+
+/// A tool of a server.
+#[derive(Debug)]
+pub(super) struct RemoteTool {
+    pub(super) link: Arc<Link>,
+    pub(super) declared: Arc<Declared>,
+}
+
+#[async_trait]
+impl Tool for RemoteTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.declared.spec
+    }
+
+    async fn call(&self, input: ToolInput, cx: &ToolContext<'_>) -> Result<ToolOutput, ToolError> {
+        let Value::Object(arguments) = input.arguments else {
+            return Err(ToolError::tell("the arguments are no object"));
+        };
+        let live = self.link.live().await.map_err(ToolError::Tell)?;
+        // What was judged is what the server said then.
+        if !self.link.is_current(&self.declared) {
+            return Err(ToolError::tell(
+                "the server changed this tool meanwhile; look at it again before you call it",
+            ));
+        }
+        match self.perform(&live, &arguments, cx).await {
+            Err(ServiceError::TransportClosed | ServiceError::TransportSend(_))
+                if self.declared.spec.repeat() == Repeat::Safe =>
+            {
+                // Once more, on another connection.
+                let live = self.link.live().await.map_err(ToolError::Tell)?;
+                self.perform(&live, &arguments, cx).await.map_err(|error| self.told(&error))
+            }
+            other => other.map_err(|error| self.told(&error)),
+        }
+    }
+
+    fn layers(&self) -> &[Arc<dyn ToolLayer>] {
+        &self.declared.layers
+    }
+}
+
+impl RemoteTool {
+    async fn perform(
+        &self,
+        live: &Live,
+        arguments: &Map<String, Value>,
+        cx: &ToolContext<'_>,
+    ) -> Result<ToolOutput, ServiceError> {
+        let text = |name: &str| arguments.get(name).and_then(Value::as_str).map(str::to_owned);
+        let output = match &self.declared.kind {
+            Kind::Tool(name) => self.call_tool(live, name, arguments, cx).await.map(content::output_of),
+            Kind::Resources => match text("uri") {
+                Some(uri) => read(live.peer(), uri).await,
+                None => resources(live.peer()).await,
+            },
+            Kind::Prompts => match text("name") {
+                Some(name) => prompt(live.peer(), name, arguments.get("arguments")).await,
+                None => prompts(live.peer()).await,
+            },
+        };
+        if matches!(&output, Ok(_) | Err(ServiceError::McpError(_))) {
+            live.hear();
+        }
+        output
+    }
+
+    /// Calls a tool of the server. Shows its progress, and answers its questions.
+    async fn call_tool(
+        &self,
+        live: &Live,
+        name: &str,
+        arguments: &Map<String, Value>,
+        cx: &ToolContext<'_>,
+    ) -> Result<CallToolResult, ServiceError> {
+        let mut params = CallToolRequestParams::new(name.to_owned()).with_arguments(arguments.clone());
+        for _ in 0..ROUNDS {
+            let request = ClientRequest::CallToolRequest(CallToolRequest::new(params.clone()));
+            match ask(live, request, cx).await? {
+                ServerResult::CallToolResult(result) => return Ok(result),
+                ServerResult::InputRequiredResult(asked) => {
+                    params.request_state.clone_from(&asked.request_state);
+                    params.input_responses = Some(self.answers(live, asked, cx).await?);
+                }
+                ServerResult::EmptyResult(_) => return Ok(CallToolResult::success(Vec::new())),
+                _ => return Err(ServiceError::UnexpectedResponse),
+            }
+        }
+        Err(ServiceError::InputRequiredRoundsExceeded { max_rounds: ROUNDS })
+    }
+
+    /// Answers what the server has to know before it can go on.
+    async fn answers(
+        &self,
+        live: &Live,
+        asked: InputRequiredResult,
+        cx: &ToolContext<'_>,
+    ) -> Result<InputResponses, ServiceError> {
+        let approver = live.approver().ok_or(ServiceError::UnexpectedResponse)?;
+        let mut answers = InputResponses::new();
+        for (key, request) in asked.input_requests.unwrap_or_default() {
+            // No other question is among what this client says that it answers.
+            let InputRequest::Elicitation(request) = request else {
+                return Err(ServiceError::UnexpectedResponse);
+            };
+            let server = &self.link.server.name;
+            let answer = elicit(server, request.params, &Asker::of(cx), &**approver).await;
+            let answer = serde_json::to_value(answer).map_err(|_| ServiceError::UnexpectedResponse)?;
+            answers.insert(key, answer);
+        }
+        Ok(answers)
+    }
+
+    /// What the model is told of a failure.
+    fn told(&self, error: &ServiceError) -> ToolError {
+        let server = &self.link.server.name;
+        ToolError::Tell(match error {
+            ServiceError::McpError(error) => {
+                let text = bound::shortened(&error.message, bound::TEXT);
+                format!("the MCP server `{server}` refused the call: {text} (code {})", error.code.0)
+            }
+            ServiceError::TransportClosed | ServiceError::TransportSend(_) => format!(
+                "the MCP server `{server}` ended while the call ran, so its outcome is unknown; find out before you \
+                 repeat it"
+            ),
+            other => {
+                let text = other.to_string();
+                format!(
+                    "the MCP server `{server}` gave no usable answer: {}",
+                    bound::shortened(&text, bound::WORD)
+                )
+            }
+        })
+    }
+}
+
+/// Sends a request of a call. The server is told when the future is dropped.
+async fn ask(
+    live: &Live,
+    request: ClientRequest,
+    cx: &ToolContext<'_>,
+) -> Result<ServerResult, ServiceError> {
+    let peer = live.peer();
+    let handle = peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await?;
+    let mut cancel = Cancel { peer: peer.clone(), id: Some(handle.id.clone()) };
+    let (_open, mut reports) = live.calls.open(handle.progress_token.clone(), Asker::of(cx));
+    let answer = handle.await_response();
+    tokio::pin!(answer);
+    loop {
+        tokio::select! {
+            answer = &mut answer => {
+                cancel.id = None;
+                while let Ok(report) = reports.try_recv() {
+                    cx.progress(report);
+                }
+                return answer;
+            }
+            Some(report) = reports.recv() => cx.progress(report),
+        }
+    }
+}
+
+/// Tells the server that nobody waits for a call any more.
+struct Cancel {
+    peer: Peer<RoleClient>,
+    id: Option<RequestId>,
+}
+
+impl Drop for Cancel {
+    fn drop(&mut self) {
+        let (Some(id), Ok(runtime)) = (self.id.take(), tokio::runtime::Handle::try_current()) else { return };
+        let peer = self.peer.clone();
+        let notice = CancelledNotification::new(CancelledNotificationParam::new(
+            Some(id),
+            Some("the call was cancelled".to_owned()),
+        ));
+        // It ends with the connection.
+        runtime.spawn(async move { peer.send_notification(notice.into()).await });
+    }
+}
+
+async fn read(peer: &Peer<RoleClient>, uri: String) -> Result<ToolOutput, ServiceError> {
+    match peer.read_resource_once(ReadResourceRequestParams::new(uri)).await? {
+        ReadResourceResponse::Complete(result) => Ok(content::resource_of(result)),
+        _ => Err(ServiceError::UnexpectedResponse),
+    }
+}
+
+async fn prompt(
+    peer: &Peer<RoleClient>,
+    name: String,
+    arguments: Option<&Value>,
+) -> Result<ToolOutput, ServiceError> {
+    let mut params = GetPromptRequestParams::new(name);
+    params.arguments = arguments.and_then(Value::as_object).cloned();
+    match peer.get_prompt_once(params).await? {
+        GetPromptResponse::Complete(result) => Ok(content::messages_of(result)),
+        _ => Err(ServiceError::UnexpectedResponse),
+    }
+}
+
+async fn resources(peer: &Peer<RoleClient>) -> Result<ToolOutput, ServiceError> {
+    let (mut lines, mut cursor) = (Vec::new(), None);
+    for _ in 0..PAGES {
+        let page = peer.list_resources(Some(PaginatedRequestParams::default().with_cursor(cursor))).await?;
+        lines.extend(page.resources.iter().map(content::line));
+        cursor = page.next_cursor;
+        if cursor.is_none() || lines.len() >= LISTED {
+            break;
+        }
+    }
+    Ok(listed(lines, "resources"))
+}
+
+async fn prompts(peer: &Peer<RoleClient>) -> Result<ToolOutput, ServiceError> {
+    let (mut lines, mut cursor) = (Vec::new(), None);
+    for _ in 0..PAGES {
+        let page = peer.list_prompts(Some(PaginatedRequestParams::default().with_cursor(cursor))).await?;
+        lines.extend(page.prompts.iter().map(content::prompt_line));
+        cursor = page.next_cursor;
+        if cursor.is_none() || lines.len() >= LISTED {
+            break;
+        }
+    }
+    Ok(listed(lines, "prompts"))
+}
+
+fn listed(mut lines: Vec<String>, what: &str) -> ToolOutput {
+    if lines.is_empty() {
+        return ToolOutput::text(format!("The server has no {what}."));
+    }
+    let more = lines.len() > LISTED;
+    lines.truncate(LISTED);
+    if more {
+        lines.push(format!("There are more than {LISTED} {what}; these are the first."));
+    }
+    ToolOutput::text(lines.join("\n"))
+}

@@ -1,0 +1,176 @@
+//! Servers at an address.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
+    sync::{Arc, Mutex},
+    thread,
+};
+
+use entourage_tools::mcp::{Mcp, McpServer, McpState};
+use serde_json::{Value, json};
+
+use crate::{call, started, state};
+
+/// A request: its first line and headers in lower case, and its body.
+#[derive(Debug, Clone)]
+struct Asked {
+    head: String,
+    body: Value,
+}
+
+/// An HTTP server that answers as `answer` says: status, headers, body.
+struct Site {
+    port: u16,
+    asked: Arc<Mutex<Vec<Asked>>>,
+}
+
+type Answer = dyn Fn(&Asked) -> (String, String) + Send + Sync;
+
+impl Site {
+    fn new(answer: impl Fn(&Asked) -> (String, String) + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (port, asked) = (listener.local_addr().unwrap().port(), Arc::new(Mutex::new(Vec::new())));
+        let (noted, answer): (_, Arc<Answer>) = (Arc::clone(&asked), Arc::new(answer));
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (noted, answer) = (Arc::clone(&noted), Arc::clone(&answer));
+                thread::spawn(move || serve(stream, &noted, &*answer));
+            }
+        });
+        Self { port, asked }
+    }
+
+    fn url(&self) -> String {
+        format!("http://127.0.0.1:{}/mcp", self.port)
+    }
+
+    fn server(&self) -> McpServer {
+        McpServer::http("fake", &self.url()).unwrap()
+    }
+
+    fn heads(&self) -> Vec<String> {
+        self.asked.lock().unwrap().iter().map(|asked| asked.head.clone()).collect()
+    }
+}
+
+fn serve(stream: TcpStream, noted: &Mutex<Vec<Asked>>, answer: &Answer) {
+    let mut reader = BufReader::new(stream);
+    loop {
+        let (mut head, mut length) = (String::new(), 0);
+        loop {
+            let mut line = String::new();
+            if reader.read_line(&mut line).unwrap_or(0) == 0 {
+                return;
+            }
+            let line = line.trim_end().to_lowercase();
+            if let Some(value) = line.strip_prefix("content-length: ") {
+                length = value.parse().unwrap();
+            }
+            if line.is_empty() {
+                break;
+            }
+            head.push_str(&line);
+            head.push('\n');
+        }
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body).unwrap();
+        let asked = Asked { head, body: serde_json::from_slice(&body).unwrap_or_default() };
+        noted.lock().unwrap().push(asked.clone());
+        let (head, body) = answer(&asked);
+        let text = format!("HTTP/1.1 {head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        if reader.get_mut().write_all(text.as_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
+/// Answers as a server with one tool does.
+fn speaks(asked: &Asked) -> (String, String) {
+    let answer = |result: Value| {
+        let body = json!({"jsonrpc": "2.0", "id": asked.body["id"], "result": result}).to_string();
+        ("200 OK\r\nContent-Type: application/json\r\nMcp-Session-Id: s-1".to_owned(), body)
+    };
+    match asked.body["method"].as_str() {
+        Some("initialize") => answer(json!({"protocolVersion": asked.body["params"]["protocolVersion"],
+            "capabilities": {"tools": {}}, "serverInfo": {"name": "site", "version": "1"}})),
+        Some("tools/list") => answer(
+            json!({"tools": [{"name": "echo", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": true}}]}),
+        ),
+        Some("tools/call") => {
+            let result = json!({"jsonrpc": "2.0", "id": asked.body["id"],
+                "result": {"content": [{"type": "text", "text": "over http"}]}});
+            // A stream is an answer too.
+            ("200 OK\r\nContent-Type: text/event-stream".to_owned(), format!("data: {result}\n\n"))
+        }
+        Some(_) if !asked.body["id"].is_null() => {
+            let error = json!({"jsonrpc": "2.0", "id": asked.body["id"], "error": {"code": -32601, "message": "unknown"}});
+            ("200 OK\r\nContent-Type: application/json".to_owned(), error.to_string())
+        }
+        Some(_) => ("202 Accepted".to_owned(), String::new()),
+        None => ("405 Method Not Allowed".to_owned(), String::new()),
+    }
+}
+
+async fn echo(mcp: &Mcp) -> Result<String, String> {
+    call(mcp, "mcp_fake_echo", json!({})).await
+}
+
+#[tokio::test]
+async fn ce01_a_server_at_an_address_is_sent_its_headers_and_its_session() {
+    let site = Site::new(speaks);
+    let mcp = started([site.server().with_header("Authorization", "Bearer abc").unwrap()]).await;
+    assert_eq!(state(&mcp), McpState::Connected { tools: 1, left_out: 0 });
+    assert_eq!(echo(&mcp).await.as_deref(), Ok("over http"));
+    let heads = site.heads();
+    assert!(heads.iter().all(|head| head.contains("authorization: bearer abc")), "{heads:?}");
+    let asked = site.asked.lock().unwrap();
+    let called = asked.iter().find(|asked| asked.body["method"] == "tools/call").unwrap();
+    assert!(called.head.contains("mcp-session-id: s-1"), "{called:?}");
+}
+
+#[tokio::test]
+async fn ce01_a_server_that_wants_a_login_says_so() {
+    let site = Site::new(|_| {
+        let head = "401 Unauthorized\r\nWWW-Authenticate: Bearer resource_metadata=\"http://127.0.0.1/x\"";
+        (head.to_owned(), String::new())
+    });
+    let mcp = started([site.server()]).await;
+    assert_eq!(state(&mcp), McpState::NeedsAuth);
+    // Nothing was asked at the address that the server named.
+    assert!(site.heads().iter().all(|head| head.starts_with("post /mcp ")), "{:?}", site.heads());
+}
+
+#[tokio::test]
+async fn attack_37_keys_are_sent_to_no_other_origin() {
+    let other = Site::new(speaks);
+    let there = other.url();
+    let site = Site::new(move |_| (format!("307 Temporary Redirect\r\nLocation: {there}"), String::new()));
+    let mcp = started([site.server().with_header("x-api-key", "sk-1").unwrap()]).await;
+    assert!(matches!(state(&mcp), McpState::Failed(_)), "{mcp:?}");
+    assert_eq!((site.heads().is_empty(), other.heads().len()), (false, 0));
+    // Within the same origin they are.
+    let site = Site::new(|asked| match asked.head.starts_with("post /mcp ") {
+        true => ("307 Temporary Redirect\r\nLocation: /mcp/".to_owned(), String::new()),
+        false => speaks(asked),
+    });
+    let mcp = started([site.server().with_header("x-api-key", "sk-1").unwrap()]).await;
+    assert_eq!(echo(&mcp).await.as_deref(), Ok("over http"), "{mcp:?}");
+}
+
+#[tokio::test]
+async fn a_server_at_an_address_that_answers_anything_else_fails() {
+    for head in
+        ["200 OK\r\nContent-Type: text/html", "500 Internal Server Error", "404 Not Found", "204 No Content"]
+    {
+        let site = Site::new(move |_| (head.to_owned(), "<html>secret page</html>".to_owned()));
+        let mcp = started([site.server()]).await;
+        let state = state(&mcp);
+        assert!(matches!(state, McpState::Failed(_)), "{head}: {state}");
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    drop(listener);
+    let mcp = started([McpServer::http("fake", &format!("http://127.0.0.1:{port}/mcp")).unwrap()]).await;
+    assert!(matches!(state(&mcp), McpState::Failed(_)), "{mcp:?}");
+}

@@ -1,0 +1,73 @@
+//! Questions of a server to the user.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use entourage_core::{
+    Result,
+    permission::{ApprovalRequest, Approver, Decision},
+};
+use entourage_tools::mcp::Mcp;
+use serde_json::{Value, json};
+
+use crate::{call, fake};
+
+/// Answers each question with the same, and notes it.
+#[derive(Debug, Clone)]
+struct Desk(Decision, Arc<Mutex<Vec<ApprovalRequest>>>);
+
+#[async_trait]
+impl Approver for Desk {
+    async fn decide(&self, request: &ApprovalRequest) -> Result<Decision> {
+        self.1.lock().unwrap().push(request.clone());
+        Ok(self.0.clone())
+    }
+}
+
+async fn answer(approver: Option<Desk>) -> Value {
+    let notes = tempfile::tempdir().unwrap();
+    let mut builder = Mcp::builder().servers([fake::server("fake", "plain", notes.path())]);
+    if let Some(desk) = approver {
+        builder = builder.approver(desk);
+    }
+    let mcp = builder.start().unwrap();
+    mcp.ready().await;
+    serde_json::from_str(&call(&mcp, "mcp_fake_ask", json!({})).await.unwrap()).unwrap()
+}
+
+#[tokio::test]
+async fn a_question_of_a_server_goes_to_the_approver() {
+    let given = |value: Value| Decision::edit(&value).unwrap();
+    for (decision, expected) in [
+        (given(json!({"name": "Ada"})), json!({"action": "accept", "content": {"name": "Ada"}})),
+        // It lacks what is required, or has what nobody asked for.
+        (given(json!({"loud": true})), json!({"action": "decline"})),
+        (given(json!({"name": "Ada", "key": "sk-1"})), json!({"action": "decline"})),
+        (Decision::Allow, json!({"action": "decline"})),
+        (Decision::Deny, json!({"action": "decline"})),
+        (Decision::refuse("no"), json!({"action": "decline"})),
+        (Decision::Later, json!({"action": "cancel"})),
+    ] {
+        let asked = Arc::default();
+        assert_eq!(answer(Some(Desk(decision.clone(), Arc::clone(&asked)))).await, expected, "{decision:?}");
+        let asked = asked.lock().unwrap();
+        let [question] = asked.as_slice() else { panic!("{asked:?}") };
+        assert_eq!(
+            (question.tool.as_str(), question.arguments.as_str()),
+            ("mcp_fake", r#"{"loud":true,"name":null}"#)
+        );
+        let preview = question.preview.as_deref().unwrap();
+        // Nothing in it moves the cursor of a terminal.
+        assert!(
+            preview.starts_with("Who are you?[2J\n- loud (boolean)")
+                && preview.contains("- name (string, required) Your name")
+        );
+        assert!(question.rule.contains("the MCP server `fake` asks"));
+    }
+}
+
+#[tokio::test]
+async fn without_an_approver_a_server_is_told_that_nobody_answers() {
+    // It said that it cannot ask, so a server that asks nevertheless is declined.
+    assert_eq!(answer(None).await, json!({"action": "decline"}));
+}

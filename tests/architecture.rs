@@ -80,6 +80,11 @@ const ARROWS: &[(&str, &[&str], &[&str])] = &[
         &[],
         &["entourage-core", "entourage-runners", "entourage-runtime", "entourage-testkit"],
     ),
+    (
+        "entourage-mcp-server",
+        &["entourage-core", "entourage-runners", "entourage-runtime"],
+        &["entourage-testkit", "entourage-tools"],
+    ),
     ("entourage-otel", &["entourage-core", "entourage-runtime"], &["entourage-runners", "entourage-testkit"]),
     (
         "entourage-providers",

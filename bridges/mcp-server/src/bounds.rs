@@ -1,0 +1,22 @@
+//! Bounds on what clients may make a server do.
+
+use std::time::Duration;
+
+/// Bounds that a program can set.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds {
+    /// Calls of one conversation at once.
+    pub(crate) calls: usize,
+    /// HTTP sessions at once.
+    pub(crate) sessions: usize,
+    /// Time after which an unused HTTP session ends.
+    pub(crate) idle: Duration,
+    /// Bytes of one message.
+    pub(crate) message: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { calls: 16, sessions: 64, idle: Duration::from_secs(30 * 60), message: 4 << 20 }
+    }
+}

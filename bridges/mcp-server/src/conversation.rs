@@ -1,0 +1,223 @@
+//! The calls of one client, in sessions of the runtime.
+//!
+//! A session has one run at a time, so calls that overlap need several. The first is the client's own; each call takes
+//! the first free one, and those that come while it is taken go to sessions beside it (`mcp-…-2`, `mcp-…-3`). The
+//! session of a paused call stays aside until the same call comes again.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use entourage_core::{
+    Result, SessionId,
+    event::Event,
+    message::ToolResult,
+    run::{Outcome, Status},
+    tool::Toolset,
+};
+use entourage_runtime::{RunHandle, Session};
+use rmcp::model::CallToolResult;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    call::{Call, Caller, without_result},
+    offer,
+    progress::Progress,
+    served::Served,
+};
+
+/// Calls that may wait for each one that may run.
+const WAITING: usize = 16;
+/// Paused calls that a conversation remembers. An older one stays in the store, and is asked about anew.
+const PAUSED: usize = 64;
+/// Runs after which a session is left for a new one: the fold of a session grows with its runs.
+const RUNS: u32 = 1_000;
+
+pub(crate) struct Conversation {
+    id: SessionId,
+    /// Calls that run or wait.
+    open: Semaphore,
+    /// Calls that run.
+    running: Semaphore,
+    lanes: Mutex<Lanes>,
+}
+
+#[derive(Default)]
+struct Lanes {
+    made: u32,
+    free: BTreeMap<u32, Lane>,
+    paused: VecDeque<(Call, Lane)>,
+}
+
+/// A session for calls, one after another.
+#[derive(Clone)]
+struct Lane {
+    number: u32,
+    runs: u32,
+    session: Session,
+}
+
+/// A lane while a call has it. It is free again when this is dropped.
+struct Taken<'a> {
+    lanes: &'a Mutex<Lanes>,
+    lane: Lane,
+    /// True if a call of the lane paused.
+    paused: bool,
+    /// True once the lane is kept elsewhere.
+    parked: bool,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        let lane = Lane { runs: self.lane.runs.saturating_add(1), ..self.lane.clone() };
+        if !self.parked && lane.runs < RUNS {
+            locked(self.lanes).free.insert(lane.number, lane);
+        }
+    }
+}
+
+impl Taken<'_> {
+    /// Keeps the lane aside until `call` comes again.
+    fn park(mut self, call: Call) {
+        self.parked = true;
+        let mut lanes = locked(self.lanes);
+        if lanes.paused.len() >= PAUSED {
+            lanes.paused.pop_front();
+        }
+        lanes.paused.push_back((call, self.lane.clone()));
+    }
+}
+
+fn locked(lanes: &Mutex<Lanes>) -> MutexGuard<'_, Lanes> {
+    lanes.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Conversation {
+    /// Creates the conversation of a client. Nothing is stored until its first call.
+    pub(crate) fn new(served: &Served) -> Result<Arc<Self>> {
+        let id = SessionId::new(format!("mcp-{}", SessionId::generate().as_str()))?;
+        let most = served.bounds.calls.clamp(1, Semaphore::MAX_PERMITS / (WAITING + 1));
+        let (open, running) = (Semaphore::new(most * (WAITING + 1)), Semaphore::new(most));
+        Ok(Arc::new(Self { id, open, running, lanes: Mutex::default() }))
+    }
+
+    /// Returns the lane in which this call paused, or else the first free one.
+    fn take(&self, served: &Served, call: &Call) -> Result<Taken<'_>> {
+        let mut lanes = locked(&self.lanes);
+        let asked = lanes.paused.iter().position(|(asked, _)| asked == call);
+        let paused = asked.and_then(|place| lanes.paused.remove(place));
+        let is_paused = paused.is_some();
+        let kept = paused.map(|(_, lane)| lane).or_else(|| lanes.free.pop_first().map(|(_, lane)| lane));
+        let lane = match kept {
+            Some(lane) => lane,
+            None => {
+                lanes.made = lanes.made.saturating_add(1);
+                let number = lanes.made;
+                let id = match number {
+                    1 => self.id.clone(),
+                    number => SessionId::new(format!("{}-{number}", self.id.as_str()))?,
+                };
+                Lane { number, runs: 0, session: served.runtime.session_with_id(id) }
+            }
+        };
+        Ok(Taken { lanes: &self.lanes, lane, paused: is_paused, parked: false })
+    }
+
+    /// Performs one call, once there is room for it. When `stop` is cancelled its run is too, and this returns when
+    /// the run has unwound.
+    pub(crate) async fn call(
+        &self,
+        served: &Served,
+        call: Call,
+        progress: Progress,
+        stop: &CancellationToken,
+    ) -> CallToolResult {
+        if let Err(refusal) = call.check() {
+            return refusal;
+        }
+        let Ok(_open) = self.open.try_acquire() else {
+            return offer::failure(
+                "too many calls wait already; wait for results before you make further calls",
+            );
+        };
+        let Some(Ok(_running)) = stop.run_until_cancelled(self.running.acquire()).await else {
+            return offer::failure("the call was cancelled before it began");
+        };
+        self.perform(served, call, progress, stop)
+            .await
+            .unwrap_or_else(|error| offer::failure(error.message()))
+    }
+
+    async fn perform(
+        &self,
+        served: &Served,
+        call: Call,
+        mut progress: Progress,
+        stop: &CancellationToken,
+    ) -> Result<CallToolResult> {
+        let agent = Caller {
+            name: served.name.clone(),
+            call: call.clone(),
+            tools: served.tools.tools().keep(|spec| served.scope.offers(spec) || spec.name() == call.name),
+            scope: served.scope.clone(),
+        };
+        let taken = self.take(served, &call)?;
+        let session = &taken.lane.session;
+        // The run of a paused call may have been ended from outside meanwhile.
+        let unfinished = if taken.paused { session.unfinished().await } else { Ok(None) };
+        let mut run = match unfinished {
+            Ok(Some(_)) => session.resume(agent),
+            Ok(None) => session.start(agent, call.prompt()),
+            Err(error) => {
+                taken.park(call);
+                return Err(error);
+            }
+        };
+        let result = watch(&mut run, &mut progress, stop).await;
+        let outcome = run.outcome().await;
+        match &outcome {
+            Ok(Outcome { status: Status::Paused(_), .. }) => taken.park(call),
+            // It may be as open as before, and another call would end it.
+            Err(_) if taken.paused => taken.park(call),
+            _ => drop(taken),
+        }
+        stop.run_until_cancelled(progress.flush()).await;
+        Ok(match (&outcome, result) {
+            (Ok(Outcome { status: Status::Completed | Status::Failed(_), .. }), Some(result)) => {
+                offer::result(&result)
+            }
+            _ => without_result(&outcome),
+        })
+    }
+}
+
+/// Follows a run to its end, and returns the result of its call. The run is cancelled with `stop`.
+async fn watch(
+    run: &mut RunHandle,
+    progress: &mut Progress,
+    stop: &CancellationToken,
+) -> Option<Arc<ToolResult>> {
+    let (session, cancel) = (run.session().clone(), run.cancellation());
+    let (mut result, mut stopped) = (None, false);
+    loop {
+        let next = tokio::select! {
+            biased;
+            () = stop.cancelled(), if !stopped => {
+                stopped = true;
+                cancel.cancel();
+                continue;
+            }
+            () = progress.sent() => continue,
+            next = run.next() => next,
+        };
+        let Some(event) = next else { return result };
+        progress.see(&event, &session);
+        if let Event::ToolFinished(call) = &event.event
+            && event.origin.session == session
+        {
+            result = Some(Arc::clone(&call.result));
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! The protocol's requests, answered from what is served.
+
+use std::sync::{Arc, OnceLock};
+
+use rmcp::{
+    ErrorData, RoleServer, ServerHandler,
+    model::{
+        CallToolRequestParams, CallToolResponse, Implementation, InitializeRequestParams, InitializeResult,
+        ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
+    },
+    service::RequestContext,
+};
+
+use crate::{call::Call, conversation::Conversation, offer, progress::Progress, served::Served};
+
+/// Answers the requests of one client.
+pub(crate) struct Handler {
+    served: Arc<Served>,
+    /// The conversation of a client that opened a session.
+    own: OnceLock<Arc<Conversation>>,
+    /// The conversation of one that did not: newer clients send requests that stand alone.
+    shared: Arc<Conversation>,
+}
+
+impl Handler {
+    pub(crate) fn new(served: Arc<Served>, shared: Arc<Conversation>) -> Self {
+        Self { served, own: OnceLock::new(), shared }
+    }
+}
+
+impl ServerHandler for Handler {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities = ServerCapabilities::builder().enable_tools().build();
+        let info = Implementation::new(self.served.name.clone(), self.served.version.clone());
+        let config = ServerConfig::new(capabilities).with_server_info(info);
+        match &self.served.instructions {
+            Some(instructions) => config.with_instructions(instructions.clone()),
+            None => config,
+        }
+    }
+
+    async fn initialize(
+        &self,
+        request: InitializeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<InitializeResult, ErrorData> {
+        let failed = |error| ErrorData::internal_error(format!("the session cannot begin: {error}"), None);
+        let conversation = Conversation::new(&self.served).map_err(failed)?;
+        self.own.get_or_init(|| conversation);
+        context.peer.set_peer_info(request.clone());
+        self.negotiate_initialize(&request)
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(self.served.offered().map(|spec| offer::tool(&spec)).collect()))
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        self.served.offered().find(|spec| spec.name() == name).map(|spec| offer::tool(&spec))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let _running = self.served.running.token();
+        let call = Call { name: request.name.into_owned(), arguments: offer::arguments(request.arguments) };
+        let progress = Progress::new(&context.peer, context.meta.get_progress_token());
+        let conversation = self.own.get().unwrap_or(&self.shared);
+        Ok(conversation.call(&self.served, call, progress, &context.ct).await.into())
+    }
+}

@@ -1,0 +1,177 @@
+//! Streamable HTTP: connections, and the limits on them.
+
+mod names;
+mod sessions;
+
+pub(crate) use names::Names;
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use entourage_core::Result;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited, combinators::BoxBody};
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    task::JoinSet,
+    time::{MissedTickBehavior, interval, sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{conversation::Conversation, handler::Handler, http::sessions::Sessions, served::Served};
+
+/// Path that is served.
+const PATH: &str = "/mcp";
+/// Connections at once. More wait in the listener's queue.
+const CONNECTIONS: usize = 512;
+/// Time that the head of a request may take, and its body.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Bytes of the head of a request.
+const HEAD: usize = 64 << 10;
+/// Time between two looks for idle sessions.
+const SWEEP: Duration = Duration::from_secs(15);
+/// Time that open connections have to end.
+const CLOSING: Duration = Duration::from_secs(5);
+/// Wait after a connection could not be accepted, as while there are no descriptors.
+const RETRY: Duration = Duration::from_millis(100);
+
+type Answer = Response<BoxBody<Bytes, Infallible>>;
+
+/// Answers the requests of all connections.
+struct Door {
+    service: StreamableHttpService<Handler, Sessions>,
+    sessions: Arc<Sessions>,
+    message: usize,
+}
+
+/// Accepts connections until `shutdown`, and lets them end.
+pub(crate) async fn serve(
+    served: &Arc<Served>,
+    names: Names,
+    listener: TcpListener,
+    shutdown: CancellationToken,
+) -> Result<()> {
+    let over = shutdown.child_token();
+    // Sessions are tasks of their own, which end by this token.
+    let _over = over.clone().drop_guard();
+    let door = Arc::new(Door::new(served, names, over.clone())?);
+    let mut connections = JoinSet::new();
+    let mut sweep = interval(SWEEP);
+    sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            () = over.cancelled() => break,
+            _ = sweep.tick() => door.sessions.sweep().await,
+            Some(_) = connections.join_next() => {}
+            accepted = listener.accept(), if connections.len() < CONNECTIONS => match accepted {
+                Ok((stream, _)) => {
+                    connections.spawn(Arc::clone(&door).connection(stream, over.clone()));
+                }
+                Err(_) => sleep(RETRY).await,
+            },
+        }
+    }
+    drop(listener);
+    let ended = async { while connections.join_next().await.is_some() {} };
+    timeout(CLOSING, ended).await.unwrap_or_default();
+    Ok(())
+}
+
+impl Door {
+    fn new(served: &Arc<Served>, names: Names, over: CancellationToken) -> Result<Self> {
+        let sessions = Arc::new(Sessions::new(served.bounds.sessions, served.bounds.idle));
+        // With an empty list of origins rmcp checks none, unless it is told to.
+        let config = StreamableHttpServerConfig::default()
+            .with_allowed_hosts(names.hosts)
+            .with_allowed_origins(names.origins)
+            .enforce_origin_validation()
+            .with_max_request_body_bytes(served.bounds.message)
+            .with_cancellation_token(over);
+        let (shared, again) = (Conversation::new(served)?, Arc::clone(served));
+        let handler = move || Ok(Handler::new(Arc::clone(&again), Arc::clone(&shared)));
+        let service = StreamableHttpService::new(handler, Arc::clone(&sessions), config);
+        Ok(Self { service, sessions, message: served.bounds.message })
+    }
+
+    async fn connection(self: Arc<Self>, stream: TcpStream, over: CancellationToken) {
+        let answer = service_fn(move |request| {
+            let door = Arc::clone(&self);
+            async move { Ok::<_, Infallible>(door.answer(request).await) }
+        });
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(PATIENCE)
+            .max_header_size(HEAD)
+            .serve_connection(TokioIo::new(stream), answer);
+        let mut connection = std::pin::pin!(connection);
+        // A connection that breaks is the matter of its client.
+        tokio::select! {
+            _ = connection.as_mut() => return,
+            () = over.cancelled() => connection.as_mut().graceful_shutdown(),
+        }
+        let _ = connection.await;
+    }
+
+    async fn answer(&self, request: Request<Incoming>) -> Answer {
+        if !names_one_host(&request) {
+            return refusal(StatusCode::BAD_REQUEST, "the request must name one host, by the header `Host`");
+        }
+        if request.uri().path() != PATH {
+            return refusal(StatusCode::NOT_FOUND, "the server answers at /mcp");
+        }
+        let (mut head, body) = request.into_parts();
+        if is_same_origin(&head.headers) {
+            head.headers.remove(header::ORIGIN);
+        }
+        let body = match timeout(PATIENCE, Limited::new(body, self.message).collect()).await {
+            Ok(Ok(body)) => body.to_bytes(),
+            Ok(Err(error)) if error.is::<LengthLimitError>() => {
+                return refusal(
+                    StatusCode::PAYLOAD_TOO_LARGE,
+                    "the request is larger than this server takes",
+                );
+            }
+            Ok(Err(_)) => return refusal(StatusCode::BAD_REQUEST, "the request was cut off"),
+            Err(_) => return refusal(StatusCode::REQUEST_TIMEOUT, "the request did not come in time"),
+        };
+        let (begins, ends) = (!head.headers.contains_key("mcp-session-id"), head.method == Method::DELETE);
+        let mut answer = self.service.handle(Request::from_parts(head, Full::new(body))).await;
+        // rmcp has one status for all errors of its session manager.
+        if begins && answer.status() == StatusCode::INTERNAL_SERVER_ERROR && self.sessions.is_full() {
+            let text = "the server has as many sessions as it may; try again later";
+            return refusal(StatusCode::SERVICE_UNAVAILABLE, text);
+        }
+        // The Python SDK takes 202 for a failure.
+        if ends && answer.status() == StatusCode::ACCEPTED {
+            *answer.status_mut() = StatusCode::NO_CONTENT;
+        }
+        answer
+    }
+}
+
+/// rmcp compares one host with those that are served, as far as it could parse it.
+fn names_one_host(request: &Request<Incoming>) -> bool {
+    let mut hosts = request.headers().get_all(header::HOST).iter();
+    let host = hosts.next().and_then(|host| host.to_str().ok());
+    hosts.next().is_none() && request.uri().authority().is_none() && host.is_some_and(names::is_host)
+}
+
+/// True if the one origin is that of this server, by the name in `Host`, which is checked by itself. A page of another
+/// port, or of another name for this machine, has another origin.
+fn is_same_origin(headers: &HeaderMap) -> bool {
+    let mut origins = headers.get_all(header::ORIGIN).iter();
+    let origin = origins.next().and_then(|origin| origin.to_str().ok()?.strip_prefix("http://"));
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    origins.next().is_none() && origin.is_some() && origin == host
+}
+
+fn refusal(status: StatusCode, text: &'static str) -> Answer {
+    let mut response = Response::new(Full::from(text).boxed());
+    *response.status_mut() = status;
+    let plain = HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, plain);
+    response
+}

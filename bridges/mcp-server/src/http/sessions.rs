@@ -1,0 +1,226 @@
+//! The sessions of HTTP clients: how many there may be, and when an unused one ends.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use futures_util::{Stream, StreamExt};
+use rmcp::{
+    model::{ClientJsonRpcMessage, ServerJsonRpcMessage},
+    transport::streamable_http_server::{
+        SessionId, SessionManager,
+        session::{
+            ServerSseMessage,
+            local::{LocalSessionManager, LocalSessionManagerError},
+        },
+    },
+};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::Instant,
+};
+
+/// The sessions of rmcp, bounded. rmcp's own limit on idle ones would also end a session whose call is long and silent.
+pub(crate) struct Sessions {
+    inner: LocalSessionManager,
+    free: Arc<Semaphore>,
+    idle: Duration,
+    used: Arc<Mutex<HashMap<SessionId, Use>>>,
+}
+
+struct Use {
+    /// Streams to the client that are open.
+    streams: usize,
+    /// Time of the last request, or of the end of the last stream.
+    at: Instant,
+    _place: OwnedSemaphorePermit,
+}
+
+/// Failure of the session manager.
+#[derive(Debug)]
+pub(crate) enum SessionsError {
+    Full,
+    Inner(LocalSessionManagerError),
+}
+
+impl fmt::Display for SessionsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Full => f.write_str("there are as many sessions as there may be"),
+            Self::Inner(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for SessionsError {}
+
+impl From<LocalSessionManagerError> for SessionsError {
+    fn from(error: LocalSessionManagerError) -> Self {
+        Self::Inner(error)
+    }
+}
+
+/// An open stream of a session: while there is one, the session is in use.
+struct Open {
+    id: SessionId,
+    used: Arc<Mutex<HashMap<SessionId, Use>>>,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        if let Some(it) = locked(&self.used).get_mut(&self.id) {
+            it.streams = it.streams.saturating_sub(1);
+            it.at = Instant::now();
+        }
+    }
+}
+
+fn locked(used: &Mutex<HashMap<SessionId, Use>>) -> MutexGuard<'_, HashMap<SessionId, Use>> {
+    used.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Sessions {
+    pub(crate) fn new(most: usize, idle: Duration) -> Self {
+        let mut inner = LocalSessionManager::default();
+        inner.session_config.keep_alive = None;
+        let free = Arc::new(Semaphore::new(most.clamp(1, Semaphore::MAX_PERMITS)));
+        Self { inner, free, idle, used: Arc::default() }
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.free.available_permits() == 0
+    }
+
+    /// Ends the sessions that nobody used for long.
+    pub(crate) async fn sweep(&self) {
+        let is_idle = |it: &Use| it.streams == 0 && it.at.elapsed() >= self.idle;
+        let idle: Vec<_> =
+            locked(&self.used).iter().filter(|(_, it)| is_idle(it)).map(|(id, _)| id.clone()).collect();
+        for id in idle {
+            // A session that has ended by itself is closed as well.
+            let _ = self.close_session(&id).await;
+        }
+    }
+
+    fn touch(&self, id: &SessionId) {
+        if let Some(it) = locked(&self.used).get_mut(id) {
+            it.at = Instant::now();
+        }
+    }
+
+    fn open(&self, id: &SessionId) -> Open {
+        if let Some(it) = locked(&self.used).get_mut(id) {
+            it.streams = it.streams.saturating_add(1);
+        }
+        Open { id: id.clone(), used: Arc::clone(&self.used) }
+    }
+}
+
+/// Returns the stream, which keeps `open` as long as it lives.
+fn held<S: Stream>(stream: S, open: Open) -> impl Stream<Item = S::Item> {
+    stream.map(move |item| {
+        let _ = &open;
+        item
+    })
+}
+
+impl SessionManager for Sessions {
+    type Error = SessionsError;
+    type Transport = <LocalSessionManager as SessionManager>::Transport;
+
+    async fn create_session(&self) -> Result<(SessionId, Self::Transport), Self::Error> {
+        self.sweep().await;
+        let place = Arc::clone(&self.free).try_acquire_owned().map_err(|_| SessionsError::Full)?;
+        let (id, transport) = self.inner.create_session().await?;
+        let new = Use { streams: 0, at: Instant::now(), _place: place };
+        locked(&self.used).insert(id.clone(), new);
+        Ok((id, transport))
+    }
+
+    async fn initialize_session(
+        &self,
+        id: &SessionId,
+        message: ClientJsonRpcMessage,
+    ) -> Result<ServerJsonRpcMessage, Self::Error> {
+        Ok(self.inner.initialize_session(id, message).await?)
+    }
+
+    async fn has_session(&self, id: &SessionId) -> Result<bool, Self::Error> {
+        Ok(self.inner.has_session(id).await?)
+    }
+
+    async fn close_session(&self, id: &SessionId) -> Result<(), Self::Error> {
+        locked(&self.used).remove(id);
+        Ok(self.inner.close_session(id).await?)
+    }
+
+    async fn create_stream(
+        &self,
+        id: &SessionId,
+        message: ClientJsonRpcMessage,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
+        let open = self.open(id);
+        Ok(held(self.inner.create_stream(id, message).await?, open))
+    }
+
+    async fn accept_message(&self, id: &SessionId, message: ClientJsonRpcMessage) -> Result<(), Self::Error> {
+        self.touch(id);
+        Ok(self.inner.accept_message(id, message).await?)
+    }
+
+    async fn create_standalone_stream(
+        &self,
+        id: &SessionId,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
+        let open = self.open(id);
+        Ok(held(self.inner.create_standalone_stream(id).await?, open))
+    }
+
+    async fn resume(
+        &self,
+        id: &SessionId,
+        last_event_id: String,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
+        let open = self.open(id);
+        Ok(held(self.inner.resume(id, last_event_id).await?, open))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn sessions_are_bounded_and_idle_ones_end() {
+        let sessions = Sessions::new(2, Duration::from_secs(60));
+        let (one, _transport) = sessions.create_session().await.unwrap();
+        tokio::time::advance(Duration::from_secs(40)).await;
+        let (two, _other) = sessions.create_session().await.unwrap();
+        assert!(sessions.is_full());
+        assert!(matches!(sessions.create_session().await, Err(SessionsError::Full)));
+
+        // The first is in use until its stream ends, however long that takes.
+        let open = sessions.open(&one);
+        tokio::time::advance(Duration::from_secs(59)).await;
+        sessions.touch(&two);
+        tokio::time::advance(Duration::from_secs(59)).await;
+        sessions.sweep().await;
+        assert!(sessions.has_session(&one).await.unwrap() && sessions.has_session(&two).await.unwrap());
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let (three, _third) = sessions.create_session().await.unwrap();
+        assert!(!sessions.has_session(&two).await.unwrap(), "a new session takes the place of an idle one");
+
+        drop(open);
+        tokio::time::advance(Duration::from_secs(59)).await;
+        sessions.touch(&three);
+        sessions.sweep().await;
+        assert!(sessions.has_session(&one).await.unwrap());
+        tokio::time::advance(Duration::from_secs(1)).await;
+        sessions.sweep().await;
+        assert!(!sessions.has_session(&one).await.unwrap() && sessions.has_session(&three).await.unwrap());
+        assert!(!sessions.is_full());
+    }
+}

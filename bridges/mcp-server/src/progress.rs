@@ -1,0 +1,85 @@
+//! Progress of a call, as notifications to a client that asked for them.
+
+use std::{fmt, future::pending};
+
+use entourage_core::{
+    SessionId,
+    bound::{WORD, shortened},
+    event::{Envelope, Event},
+};
+use futures_util::future::{BoxFuture, FutureExt};
+use rmcp::{
+    Peer, RoleServer,
+    model::{ProgressNotificationParam, ProgressToken},
+};
+
+/// The notifications of one call. One is sent at a time. A client that reads slowly misses steps in between, so nothing
+/// piles up here.
+pub(crate) struct Progress {
+    client: Option<(Peer<RoleServer>, ProgressToken)>,
+    steps: u32,
+    sending: Option<BoxFuture<'static, ()>>,
+    next: Option<String>,
+}
+
+impl Progress {
+    /// Creates the progress of a call; without a token nothing is sent.
+    pub(crate) fn new(peer: &Peer<RoleServer>, token: Option<ProgressToken>) -> Self {
+        let client = token.map(|token| (peer.clone(), token));
+        Self { client, steps: 0, sending: None, next: None }
+    }
+
+    /// Reports an event of the call, if it is progress. `session` is that of the call; others are of agents below.
+    pub(crate) fn see(&mut self, event: &Envelope, session: &SessionId) {
+        if self.client.is_none() {
+            return;
+        }
+        let is_below = event.origin.session != *session;
+        let text = match &event.event {
+            Event::Progress(progress) => progress.text.clone(),
+            Event::ToolStarted(call) if is_below => format!("{}: {}", event.origin.agent, call.tool),
+            Event::ApprovalRequested(question) => format!("asks whether `{}` may run", question.tool),
+            _ => return,
+        };
+        self.tell(shortened(&text, WORD).into_owned());
+    }
+
+    fn tell(&mut self, text: String) {
+        if self.sending.is_some() {
+            self.next = Some(text);
+            return;
+        }
+        let Some((peer, token)) = &self.client else { return };
+        self.steps = self.steps.saturating_add(1);
+        let step = ProgressNotificationParam::new(token.clone(), f64::from(self.steps)).with_message(text);
+        let peer = peer.clone();
+        // A client that is gone is no matter of the call.
+        self.sending = Some(async move { peer.notify_progress(step).await.unwrap_or_default() }.boxed());
+    }
+
+    /// Waits until the notification in flight is sent, and begins with the next one. Pending without one. May be
+    /// dropped at any time.
+    pub(crate) async fn sent(&mut self) {
+        match &mut self.sending {
+            Some(sending) => sending.await,
+            None => pending().await,
+        }
+        self.sending = None;
+        if let Some(text) = self.next.take() {
+            self.tell(text);
+        }
+    }
+
+    /// Sends what is left, so that it arrives before the result.
+    pub(crate) async fn flush(mut self) {
+        while self.sending.is_some() {
+            self.sent().await;
+        }
+    }
+}
+
+impl fmt::Debug for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Progress").field("steps", &self.steps).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,41 @@
+//! What a running server serves.
+
+use std::time::Duration;
+
+use entourage_core::{
+    permission::Scope,
+    tool::{ToolSpec, Toolset},
+};
+use entourage_runners::Combined;
+use entourage_runtime::Runtime;
+use tokio_util::task::TaskTracker;
+
+use crate::bounds::Bounds;
+
+/// Time that the end of a server waits for cancelled calls to unwind.
+const UNWIND: Duration = Duration::from_secs(10);
+
+pub(crate) struct Served {
+    pub(crate) name: String,
+    pub(crate) version: String,
+    pub(crate) instructions: Option<String>,
+    pub(crate) runtime: Runtime,
+    pub(crate) tools: Combined,
+    pub(crate) scope: Scope,
+    pub(crate) bounds: Bounds,
+    /// The calls in flight.
+    pub(crate) running: TaskTracker,
+}
+
+impl Served {
+    /// Returns the tools that clients are told of.
+    pub(crate) fn offered(&self) -> impl Iterator<Item = ToolSpec> + use<> {
+        self.tools.tools().keep(|spec| self.scope.offers(spec)).specs().to_vec().into_iter()
+    }
+
+    /// Waits until all calls have unwound, for a while. What takes longer is cancelled as well, and unwinds by itself.
+    pub(crate) async fn unwound(&self) {
+        self.running.close();
+        tokio::time::timeout(UNWIND, self.running.wait()).await.unwrap_or_default();
+    }
+}

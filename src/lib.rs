@@ -226,6 +226,9 @@ pub use entourage_tools::sandbox;
 #[cfg(feature = "web")]
 pub use entourage_tools::web;
 
+/// Tools and agents for clients of the Model Context Protocol.
+#[cfg(feature = "mcp-server")]
+pub use entourage_mcp_server as mcp_server;
 /// Spans to an OpenTelemetry collector.
 #[cfg(feature = "otel")]
 pub use entourage_otel as otel;

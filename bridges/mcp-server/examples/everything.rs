@@ -13,7 +13,7 @@ use entourage_core::{
     message::{Media, MediaSource},
     tool::{Access, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec, Tools},
 };
-use entourage_mcp_server::McpServer;
+use entourage_mcp_server::ToolServer;
 use entourage_runtime::Runtime;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -97,6 +97,6 @@ async fn main() -> Result<()> {
         |error| Error::new(ErrorKind::Io, "the port cannot be opened; try another one").caused_by(error);
     let port = env::args().nth(1).and_then(|port| port.parse::<u16>().ok()).unwrap_or(8808);
     let listener = TcpListener::bind(("127.0.0.1", port)).await.map_err(failed)?;
-    let server = McpServer::new("everything", &Runtime::in_memory()).toolset(tools()?);
+    let server = ToolServer::new("everything", &Runtime::in_memory()).toolset(tools()?);
     server.serve_http(listener, CancellationToken::new()).await
 }

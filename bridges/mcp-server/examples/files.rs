@@ -15,7 +15,7 @@
 use std::{env, process::ExitCode};
 
 use entourage_core::{Error, ErrorKind, Result, tool::Tools};
-use entourage_mcp_server::McpServer;
+use entourage_mcp_server::ToolServer;
 use entourage_runtime::Runtime;
 use entourage_tools::fs::Workspace;
 use tokio::net::TcpListener;
@@ -41,7 +41,7 @@ async fn run() -> Result<()> {
         _ => return Err(usage()),
     };
     let tools = Tools::new(Workspace::open(directory)?.read_tools())?;
-    let server = McpServer::new("files", &Runtime::in_memory())
+    let server = ToolServer::new("files", &Runtime::in_memory())
         .toolset(tools)
         .instructions("Find and read the files of one directory. Paths are relative to it.");
     let Some(port) = port else { return server.serve_stdio().await };

@@ -1,16 +1,16 @@
 //! Entourage's tools and agents as a server of the Model Context Protocol, over stdio or streamable HTTP.
 //!
-//! [`McpServer`] takes any [`Toolset`] and any [`Agent`](entourage_core::agent::Agent). Each call of a client is a run
+//! [`ToolServer`] takes any [`Toolset`] and any [`Agent`](entourage_core::agent::Agent). Each call of a client is a run
 //! of the runtime: the scope and the `Policy` judge it, the `Approver` is asked, the store records it, and it is
 //! bounded and cancelled like a call of a model.
 //!
 //! ```no_run
 //! use entourage_core::tool::Tools;
-//! use entourage_mcp_server::McpServer;
+//! use entourage_mcp_server::ToolServer;
 //! use entourage_runtime::Runtime;
 //!
 //! # async fn example(files: Tools) -> entourage_core::Result<()> {
-//! McpServer::new("files", &Runtime::in_memory()).toolset(files).serve_stdio().await?;
+//! ToolServer::new("files", &Runtime::in_memory()).toolset(files).serve_stdio().await?;
 //! # Ok(())
 //! # }
 //! ```
@@ -48,8 +48,8 @@
 //!
 //! # Safety over HTTP
 //! There is no authentication: everybody who reaches the port may call the tools. Bind to a loopback address. A
-//! request gets 403 if its `Host` is neither a loopback name nor [allowed](McpServer::allow_hosts), or if it has an
-//! `Origin`, as those of browsers do, that is neither the server's own nor [allowed](McpServer::allow_origins).
+//! request gets 403 if its `Host` is neither a loopback name nor [allowed](ToolServer::allow_hosts), or if it has an
+//! `Origin`, as those of browsers do, that is neither the server's own nor [allowed](ToolServer::allow_origins).
 
 mod bounds;
 mod call;
@@ -86,13 +86,13 @@ use crate::{bounds::Bounds, conversation::Conversation, handler::Handler, served
 ///
 /// # Scope
 /// By default clients may read and delegate to the agents that are served, which then may read as well: nothing is
-/// written, run or sent, whatever the rules allow. [`McpServer::scope`] sets another scope. Within it the runtime's
+/// written, run or sent, whatever the rules allow. [`ToolServer::scope`] sets another scope. Within it the runtime's
 /// `Policy` decides; without rules of its own that asks for everything but reading. Tools out of scope are not listed.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
 /// use entourage_core::tool::{Access, Tools};
-/// use entourage_mcp_server::McpServer;
+/// use entourage_mcp_server::ToolServer;
 /// use entourage_runners::from_fn::typed;
 /// use entourage_runtime::Runtime;
 /// use rmcp::{ServiceExt, model::CallToolRequestParams};
@@ -101,7 +101,7 @@ use crate::{bounds::Bounds, conversation::Conversation, handler::Handler, served
 /// struct Nothing {}
 /// let now = typed("now", "The time.", Access::NONE, |_: Nothing| async { Ok("noon") });
 /// let tools = Tools::new([std::sync::Arc::new(now) as _]).unwrap();
-/// let server = McpServer::new("clock", &Runtime::in_memory()).toolset(tools);
+/// let server = ToolServer::new("clock", &Runtime::in_memory()).toolset(tools);
 ///
 /// // A client in the same process; `serve_stdio` and `serve_http` serve those of others.
 /// let (here, there) = tokio::io::duplex(4096);
@@ -115,7 +115,7 @@ use crate::{bounds::Bounds, conversation::Conversation, handler::Handler, served
 /// # });
 /// ```
 #[must_use = "a server does nothing until it serves"]
-pub struct McpServer {
+pub struct ToolServer {
     name: String,
     version: String,
     instructions: Option<String>,
@@ -128,7 +128,7 @@ pub struct McpServer {
     origins: Vec<String>,
 }
 
-impl McpServer {
+impl ToolServer {
     /// Creates a server without tools, whose calls run in `runtime`: under its policy, approver, budget and store.
     /// `name` is 1 to 64 letters, digits, `_` and `-`.
     pub fn new(name: impl Into<String>, runtime: &Runtime) -> Self {
@@ -228,7 +228,7 @@ impl McpServer {
     /// Must be called within a tokio runtime with I/O.
     ///
     /// # Errors
-    /// As [`McpServer::serve_io`].
+    /// As [`ToolServer::serve_io`].
     pub async fn serve_stdio(self) -> Result<()> {
         let (read, write) = rmcp::transport::stdio_pipes();
         self.serve_io(read, write).await
@@ -302,9 +302,9 @@ impl McpServer {
     }
 }
 
-impl fmt::Debug for McpServer {
+impl fmt::Debug for ToolServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("McpServer")
+        f.debug_struct("ToolServer")
             .field("name", &self.name)
             .field("sets", &self.sets)
             .field("scope", &self.scope)

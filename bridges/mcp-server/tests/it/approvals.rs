@@ -9,7 +9,7 @@ use entourage_core::{
     session::SessionFilter,
     tool::Access,
 };
-use entourage_mcp_server::McpServer;
+use entourage_mcp_server::ToolServer;
 use entourage_runtime::{AllowAll, DenyAll, Runtime, RuntimeBuilder, Waiting, permission::Policy};
 use entourage_testkit::{FakeTool, ReactAgent, ScriptedProvider};
 use serde_json::json;
@@ -21,7 +21,8 @@ fn write() -> FakeTool {
 }
 
 async fn client(runtime: &Runtime, tool: &FakeTool) -> Client {
-    let server = McpServer::new("test", runtime).toolset(tools([Arc::new(tool.clone())])).scope(Scope::all());
+    let server =
+        ToolServer::new("test", runtime).toolset(tools([Arc::new(tool.clone())])).scope(Scope::all());
     connect(server).await
 }
 
@@ -123,7 +124,7 @@ async fn a_question_of_a_served_agent_pauses_its_call() {
     let tool = write();
     let worker = ReactAgent::builder("worker", provider.model()).tool(tool.clone()).build().unwrap();
     let runtime = Runtime::in_memory();
-    let client = connect(McpServer::new("team", &runtime).agent(worker).scope(Scope::all())).await;
+    let client = connect(ToolServer::new("team", &runtime).agent(worker).scope(Scope::all())).await;
     let prompt = json!({"prompt": "Write."});
     let (text, failed) = client.text("worker", prompt.clone()).await;
     assert!(failed && text.contains("approval"), "{text}");

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use entourage_core::ErrorKind;
-use entourage_mcp_server::McpServer;
+use entourage_mcp_server::ToolServer;
 use entourage_runtime::Runtime;
 use entourage_testkit::FakeTool;
 use tokio::net::TcpListener;
@@ -15,8 +15,8 @@ use crate::{
     kit::tools,
 };
 
-fn server() -> McpServer {
-    McpServer::new("test", &Runtime::in_memory()).toolset(tools([Arc::new(FakeTool::new("ok"))]))
+fn server() -> ToolServer {
+    ToolServer::new("test", &Runtime::in_memory()).toolset(tools([Arc::new(FakeTool::new("ok"))]))
 }
 
 #[tokio::test]

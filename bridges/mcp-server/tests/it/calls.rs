@@ -10,7 +10,7 @@ use entourage_core::{
     session::SessionFilter,
     tool::{Access, Repeat, ToolOutput},
 };
-use entourage_mcp_server::McpServer;
+use entourage_mcp_server::ToolServer;
 use entourage_runtime::{Runtime, permission::Policy};
 use entourage_testkit::{FakeTool, Gate, ReactAgent, ScriptedProvider};
 use rmcp::model::ContentBlock;
@@ -22,7 +22,7 @@ use crate::kit::{connect, connect_by, lifecycles, result, told, tools};
 async fn lists_and_calls_in_each_lifecycle() {
     for lifecycle in lifecycles() {
         let echo = FakeTool::new("echo").requiring(&["what"]).echoing();
-        let server = McpServer::new("test", &Runtime::in_memory())
+        let server = ToolServer::new("test", &Runtime::in_memory())
             .toolset(tools([Arc::new(echo), Arc::new(FakeTool::new("ok"))]))
             .instructions("Call echo.")
             .version("7.1");
@@ -41,7 +41,7 @@ async fn lists_and_calls_in_each_lifecycle() {
 
 #[tokio::test(start_paused = true)]
 async fn failures_are_error_results_and_the_connection_goes_on() {
-    let server = McpServer::new("test", &Runtime::in_memory()).toolset(tools([
+    let server = ToolServer::new("test", &Runtime::in_memory()).toolset(tools([
         Arc::new(FakeTool::new("needs").requiring(&["what"])),
         Arc::new(FakeTool::new("panics").panicking("the tool's own panic")),
         Arc::new(FakeTool::new("tells").telling("try another file")),
@@ -79,7 +79,7 @@ async fn only_what_a_model_sees_goes_out() {
     let output = ToolOutput::text("See:").with_media(image).with_metadata(json!({"secret": "hunter2"}));
     let tool = FakeTool::new("shows").giving(output);
     let client =
-        connect(McpServer::new("test", &Runtime::in_memory()).toolset(tools([Arc::new(tool)]))).await;
+        connect(ToolServer::new("test", &Runtime::in_memory()).toolset(tools([Arc::new(tool)]))).await;
     let result = client.call("shows", json!({})).await;
     assert!(matches!(result.content.as_slice(), [ContentBlock::Text(_), ContentBlock::Image(_)]));
     let all = serde_json::to_string(&result).unwrap();
@@ -94,7 +94,7 @@ async fn the_scope_bounds_what_is_offered_and_what_runs() {
         let runtime = Runtime::builder().policy(Policy::allow_all()).build();
         let write = access("write", Access::WRITE);
         let set = tools([access("read", Access::READ), write.clone(), access("run", Access::EXECUTE)]);
-        (McpServer::new("test", &runtime).toolset(set), write)
+        (ToolServer::new("test", &runtime).toolset(set), write)
     };
     let (server, write) = make();
     let client = connect(server).await;
@@ -119,7 +119,7 @@ async fn parallel_calls_overlap_within_the_limit() {
     let gate = Gate::new();
     let tool = FakeTool::new("waits").behind(&gate);
     let runtime = Runtime::in_memory();
-    let server = McpServer::new("test", &runtime).toolset(tools([Arc::new(tool.clone())])).max_calls(3);
+    let server = ToolServer::new("test", &runtime).toolset(tools([Arc::new(tool.clone())])).max_calls(3);
     let client = connect(server).await;
     let mut calls = Vec::new();
     for _ in 0..5 {
@@ -150,7 +150,7 @@ async fn more_calls_than_may_wait_are_refused() {
     let gate = Gate::new();
     let tool = FakeTool::new("waits").behind(&gate);
     let server =
-        McpServer::new("test", &Runtime::in_memory()).toolset(tools([Arc::new(tool.clone())])).max_calls(1);
+        ToolServer::new("test", &Runtime::in_memory()).toolset(tools([Arc::new(tool.clone())])).max_calls(1);
     let client = connect(server).await;
     let mut calls = Vec::new();
     for _ in 0..18 {
@@ -178,7 +178,7 @@ async fn more_calls_than_may_wait_are_refused() {
 async fn the_calls_of_a_client_are_one_session_of_the_store() {
     let runtime = Runtime::in_memory();
     let echo = FakeTool::new("echo").echoing();
-    let server = McpServer::new("files", &runtime).toolset(tools([Arc::new(echo)]));
+    let server = ToolServer::new("files", &runtime).toolset(tools([Arc::new(echo)]));
     let client = connect(server).await;
     for number in 1..=3 {
         client.text("echo", json!({"number": number})).await;
@@ -205,7 +205,7 @@ async fn an_agent_is_a_tool_and_its_work_a_child_session() {
     let look = FakeTool::new("look").returning("fn lex()");
     let scout = ReactAgent::builder("scout", provider.model()).tool(look.clone()).build().unwrap();
     let runtime = Runtime::in_memory();
-    let mut client = connect(McpServer::new("team", &runtime).agent(scout)).await;
+    let mut client = connect(ToolServer::new("team", &runtime).agent(scout)).await;
     let listed = client.service.list_all_tools().await.unwrap();
     assert_eq!(listed[0].name, "scout");
     assert_eq!(listed[0].input_schema.get("required"), Some(&json!(["prompt"])));
@@ -226,7 +226,7 @@ async fn an_agent_may_only_read_unless_the_scope_says_otherwise() {
         let write = FakeTool::new("write").access(Access::WRITE).repeat(Repeat::Idempotent);
         let worker = ReactAgent::builder("worker", provider.model()).tool(write.clone()).build().unwrap();
         let runtime = Runtime::builder().policy(Policy::allow_all()).build();
-        let mut server = McpServer::new("team", &runtime).agent(worker);
+        let mut server = ToolServer::new("team", &runtime).agent(worker);
         if let Some(scope) = scope {
             server = server.scope(scope);
         }
@@ -244,10 +244,10 @@ async fn a_server_that_cannot_be_is_refused_before_anything_is_read() {
     let provider = ScriptedProvider::new();
     let agent = ReactAgent::builder("same", provider.model()).build().unwrap();
     for (server, words) in [
-        (McpServer::new("", &runtime), "cannot name"),
-        (McpServer::new("a b", &runtime), "cannot name"),
-        (McpServer::new("test", &runtime).toolset(tool()).toolset(tool()), "two tools are named `same`"),
-        (McpServer::new("test", &runtime).toolset(tool()).agent(agent), "two tools are named `same`"),
+        (ToolServer::new("", &runtime), "cannot name"),
+        (ToolServer::new("a b", &runtime), "cannot name"),
+        (ToolServer::new("test", &runtime).toolset(tool()).toolset(tool()), "two tools are named `same`"),
+        (ToolServer::new("test", &runtime).toolset(tool()).agent(agent), "two tools are named `same`"),
     ] {
         let error = server.serve_io(tokio::io::empty(), tokio::io::sink()).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Config);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use entourage_core::session::{SessionFilter, SessionStatus};
-use entourage_mcp_server::McpServer;
+use entourage_mcp_server::ToolServer;
 use entourage_runtime::Runtime;
 use rmcp::service::ServiceError;
 use serde_json::json;
@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::kit::{Client, Steps, connect, tools};
 
 async fn started(runtime: &Runtime, tool: &Steps) -> Client {
-    connect(McpServer::new("test", runtime).toolset(tools([Arc::new(tool.clone())]))).await
+    connect(ToolServer::new("test", runtime).toolset(tools([Arc::new(tool.clone())]))).await
 }
 
 /// Waits until no future of the tool is alive, and no run is.
@@ -59,7 +59,7 @@ async fn the_end_of_the_input_ends_the_server_and_its_calls() {
 #[tokio::test(start_paused = true)]
 async fn a_call_in_flight_at_the_end_of_the_input_may_answer() {
     let (runtime, tool) = (Runtime::in_memory(), Steps::new());
-    let server = McpServer::new("test", &runtime).toolset(tools([Arc::new(tool.clone())]));
+    let server = ToolServer::new("test", &runtime).toolset(tools([Arc::new(tool.clone())]));
     let (ours, theirs) = tokio::io::duplex(64 << 10);
     let (output, written) = tokio::io::duplex(64 << 10);
     let serving = tokio::spawn(server.serve_io(theirs, written));

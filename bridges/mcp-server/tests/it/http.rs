@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use entourage_core::Result;
-use entourage_mcp_server::McpServer;
+use entourage_mcp_server::ToolServer;
 use entourage_runtime::Runtime;
 use entourage_testkit::FakeTool;
 use rmcp::{
@@ -31,7 +31,7 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    pub(crate) async fn open(server: McpServer) -> Self {
+    pub(crate) async fn open(server: ToolServer) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (port, shutdown) = (listener.local_addr().unwrap().port(), CancellationToken::new());
         let serving = tokio::spawn(server.serve_http(listener, shutdown.clone()));
@@ -83,8 +83,8 @@ pub(crate) async fn status(port: u16, request: &str) -> u16 {
     head.split(' ').nth(1).unwrap_or_else(|| panic!("no answer to {request}")).parse().unwrap()
 }
 
-fn server(tool: impl entourage_core::tool::Tool + 'static) -> McpServer {
-    McpServer::new("test", &Runtime::in_memory()).toolset(tools([Arc::new(tool)]))
+fn server(tool: impl entourage_core::tool::Tool + 'static) -> ToolServer {
+    ToolServer::new("test", &Runtime::in_memory()).toolset(tools([Arc::new(tool)]))
 }
 
 #[tokio::test]
@@ -124,7 +124,7 @@ async fn progress_and_parallel_calls_in_each_lifecycle() {
 #[tokio::test]
 async fn clients_with_sessions_have_conversations_of_their_own_and_others_share_one() {
     let runtime = Runtime::in_memory();
-    let server = McpServer::new("test", &runtime).toolset(tools([Arc::new(FakeTool::new("ok"))]));
+    let server = ToolServer::new("test", &runtime).toolset(tools([Arc::new(FakeTool::new("ok"))]));
     let site = Site::open(server).await;
     let all = entourage_core::session::SessionFilter::all();
     let [with, without] = lifecycles();

@@ -7,7 +7,7 @@ use entourage_core::{
     Result,
     tool::{Access, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec, Tools},
 };
-use entourage_mcp_server::McpServer;
+use entourage_mcp_server::ToolServer;
 use entourage_testkit::Gate;
 use rmcp::{
     ClientHandler, RoleClient,
@@ -49,11 +49,11 @@ pub(crate) fn lifecycles() -> [ClientLifecycleMode; 2] {
 }
 
 /// Connects a client to a server in this process.
-pub(crate) async fn connect(server: McpServer) -> Client {
+pub(crate) async fn connect(server: ToolServer) -> Client {
     connect_by(server, ClientLifecycleMode::Initialize).await
 }
 
-pub(crate) async fn connect_by(server: McpServer, lifecycle: ClientLifecycleMode) -> Client {
+pub(crate) async fn connect_by(server: ToolServer, lifecycle: ClientLifecycleMode) -> Client {
     let (here, there) = tokio::io::duplex(64 << 10);
     let (read, write) = tokio::io::split(there);
     let serving = Some(tokio::spawn(server.serve_io(read, write)));

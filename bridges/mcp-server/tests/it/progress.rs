@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use entourage_mcp_server::McpServer;
+use entourage_mcp_server::ToolServer;
 use entourage_runtime::Runtime;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -30,7 +30,7 @@ fn messages(output: &str) -> Vec<Value> {
 #[tokio::test(start_paused = true)]
 async fn progress_of_a_tool_arrives_before_its_result() {
     let tool = Steps::new();
-    let server = McpServer::new("test", &Runtime::in_memory()).toolset(tools([Arc::new(tool.clone())]));
+    let server = ToolServer::new("test", &Runtime::in_memory()).toolset(tools([Arc::new(tool.clone())]));
     let mut client = connect(server).await;
     let call = client.begin("steps", json!({})).await;
     assert_eq!(client.progress.recv().await, Some((1.0, "half".to_owned())));
@@ -43,7 +43,7 @@ async fn progress_of_a_tool_arrives_before_its_result() {
 async fn without_a_token_nothing_but_the_result_is_sent() {
     let tool = Steps::new();
     tool.gate.open();
-    let server = McpServer::new("test", &Runtime::in_memory()).toolset(tools([Arc::new(tool)]));
+    let server = ToolServer::new("test", &Runtime::in_memory()).toolset(tools([Arc::new(tool)]));
     let (mut input, theirs) = tokio::io::duplex(64 << 10);
     let (mut output, written) = tokio::io::duplex(64 << 10);
     let serving = tokio::spawn(server.serve_io(theirs, written));
@@ -59,7 +59,7 @@ async fn without_a_token_nothing_but_the_result_is_sent() {
 #[tokio::test(start_paused = true)]
 async fn a_client_that_reads_slowly_misses_steps_and_no_result() {
     let tool = Steps::new().times(1_000);
-    let server = McpServer::new("test", &Runtime::in_memory()).toolset(tools([Arc::new(tool.clone())]));
+    let server = ToolServer::new("test", &Runtime::in_memory()).toolset(tools([Arc::new(tool.clone())]));
     let (mut input, theirs) = tokio::io::duplex(64 << 10);
     // Room for some messages.
     let (mut output, written) = tokio::io::duplex(2 << 10);

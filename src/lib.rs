@@ -140,7 +140,7 @@ pub mod tool {
         ToolError, ToolInput, ToolLayer, ToolOutput, ToolSpec, Tools, Toolset, schema_of,
     };
     pub use entourage_runners::{
-        Question, QuestionKind, ToolsetExt, external,
+        Combined, Question, QuestionKind, ToolsetExt, external,
         from_fn::{from_fn, typed},
         layered, question,
     };

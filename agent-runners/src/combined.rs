@@ -12,7 +12,7 @@ use entourage_core::{
 };
 use serde_json::Value;
 
-use crate::layered::layered;
+use crate::{deferred::Deferred, layered::layered};
 
 /// Combinators over [`Toolset`], implemented for every set. Not meant to be implemented elsewhere.
 pub trait ToolsetExt: Toolset + Sized {
@@ -26,7 +26,7 @@ pub trait ToolsetExt: Toolset + Sized {
     /// # Errors
     /// As [`Tools::new`], when a name becomes too long.
     fn prefixed(self, prefix: &str) -> Result<Tools> {
-        Renamed::rename_all(&self, |name| format!("{prefix}{name}"))
+        Redeclared::rename_all(&self, |name| format!("{prefix}{name}"))
     }
 
     /// Puts `layer` around each tool.
@@ -37,12 +37,64 @@ pub trait ToolsetExt: Toolset + Sized {
         Tools::from_sorted(tools.iter().map(layered).collect::<Vec<_>>().into_iter())
     }
 
+    /// Keeps the tools out of requests: for sets of so many that their declarations would fill the window.
+    ///
+    /// The model gets two tools in their place. Their declarations never change, so the beginning of each request stays
+    /// in the service's prompt cache, whatever the set does. `find_tools` takes a `query` and a `limit` (5 by default,
+    /// at most 20), and returns name, description and schema of the tools that fit best. `use_tool` takes the `name` of
+    /// a tool and its `arguments`. That call, and one of the tool by its own name, is a call of the real tool for all
+    /// that checks, judges, schedules, repeats, records and shows it. Only the conversation keeps what the model wrote.
+    ///
+    /// A tool that the scope never admits is not found. A scope that names tools must name these two as well, or the
+    /// model is not offered them. A search is judged as a call of `find_tools`; `use_tool` itself is never judged. One
+    /// search covers all deferred sets that are [combined](Combined). A tool of the set that has one of the two names
+    /// is left out. Put a prefix [before](Self::prefixed) this, since the two tools name each other.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+    /// use entourage_core::tool::{Access, Tools};
+    /// use entourage_runners::{ReactAgent, ToolsetExt, from_fn::typed};
+    /// use entourage_runtime::AgentExt;
+    /// use entourage_testkit::ScriptedProvider;
+    /// use serde_json::json;
+    ///
+    /// #[derive(serde::Deserialize, schemars::JsonSchema)]
+    /// struct Issue {
+    ///     title: String,
+    /// }
+    /// let tool = |n: u32| {
+    ///     let about = format!("Creates an issue in tracker {n}.");
+    ///     let create = |issue: Issue| async move { Ok(format!("created: {}", issue.title)) };
+    ///     std::sync::Arc::new(typed(format!("tracker{n}_create_issue"), about, Access::NONE, create)) as _
+    /// };
+    /// let many = Tools::new((0..500).map(tool))?;
+    ///
+    /// let call = json!({"name": "tracker7_create_issue", "arguments": {"title": "It rains in"}});
+    /// let provider = ScriptedProvider::new()
+    ///     .call("find_tools", json!({"query": "tracker 7: new issue"}))
+    ///     .call("use_tool", call)
+    ///     .text("Done.");
+    /// let agent = ReactAgent::builder("clerk", provider.model()).toolset(many.deferred()).build()?;
+    /// assert_eq!(agent.ask("Report the roof").await?, "Done.");
+    ///
+    /// let requests = provider.requests();
+    /// let names: Vec<_> = requests[0].tools.iter().map(|tool| tool.name()).collect();
+    /// assert_eq!(names, ["find_tools", "use_tool"]);
+    /// let answered = requests[2].messages.iter().last().unwrap().tool_results().next().unwrap().to_text();
+    /// assert_eq!(answered, "created: It rains in");
+    /// # Ok::<_, entourage_core::Error>(())
+    /// # }).unwrap();
+    /// ```
+    fn deferred(self) -> Deferred<Self> {
+        Deferred::new(self)
+    }
+
     /// Gives one tool another name.
     ///
     /// # Errors
     /// As [`Tools::new`], when the new name is taken or not a valid name.
     fn renamed(self, from: &str, to: &str) -> Result<Tools> {
-        Renamed::rename_all(&self, |name| if name == from { to.to_owned() } else { name.to_owned() })
+        Redeclared::rename_all(&self, |name| if name == from { to.to_owned() } else { name.to_owned() })
     }
 }
 
@@ -66,24 +118,28 @@ impl<T: Toolset, F: Fn(&ToolSpec) -> bool + Send + Sync> Toolset for Filtered<T,
     }
 }
 
-/// A tool under another name.
-struct Renamed {
+/// A tool with other declarations.
+pub(crate) struct Redeclared {
     inner: Arc<dyn Tool>,
     spec: ToolSpec,
 }
 
-impl Renamed {
+impl Redeclared {
+    pub(crate) fn new(inner: Arc<dyn Tool>, spec: ToolSpec) -> Self {
+        Self { inner, spec }
+    }
+
     fn rename_all(set: &impl Toolset, name: impl Fn(&str) -> String) -> Result<Tools> {
         Tools::new(set.tools().iter().map(|tool| {
             let spec = tool.spec().clone().with_name(name(tool.spec().name()));
-            Arc::new(Self { inner: Arc::clone(tool), spec }) as Arc<dyn Tool>
+            Arc::new(Self::new(Arc::clone(tool), spec)) as Arc<dyn Tool>
         }))
     }
 }
 
-impl fmt::Debug for Renamed {
+impl fmt::Debug for Redeclared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Renamed")
+        f.debug_struct("Redeclared")
             .field("from", &self.inner.spec().name())
             .field("to", &self.spec.name())
             .finish()
@@ -92,7 +148,7 @@ impl fmt::Debug for Renamed {
 
 #[async_trait]
 #[deny(clippy::missing_trait_methods)]
-impl Tool for Renamed {
+impl Tool for Redeclared {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }

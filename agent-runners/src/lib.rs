@@ -31,6 +31,7 @@ mod autonomy;
 pub mod builtin;
 pub mod checked;
 mod combined;
+mod deferred;
 mod dual;
 mod external;
 pub mod from_fn;

@@ -17,6 +17,7 @@ mod caught;
 mod children;
 pub mod context;
 mod cosine;
+mod deferred;
 mod deps;
 mod effects;
 pub mod engine;

@@ -243,7 +243,7 @@ payload! {
 pub struct ToolFinished {
     /// Position of the call in its message, from 0.
     pub index: usize,
-    /// Result as the model is shown it.
+    /// Result as the model is shown it. It names the real tool, also where the model called that through another one.
     pub result: Arc<ToolResult>,
     /// True if the turn ends with this result.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

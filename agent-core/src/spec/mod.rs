@@ -140,7 +140,25 @@ bitflags::bitflags! {
         const CONFINING = 1 << 3;
         const ACCESS_BY_CALL = 1 << 4;
         const CHANGING_FILES = 1 << 5;
+        const DEFERRED = 1 << 6;
+        const CALLS_DEFERRED = 1 << 7;
     }
+}
+
+/// Makes the method that declares a flag, and the one that tells it.
+macro_rules! declarations {
+    ($($(#[$doc:meta])+ $declare:ident, $is:ident: $flag:ident;)+) => {$(
+        $(#[$doc])+
+        #[must_use]
+        pub fn $declare(self) -> Self {
+            self.edit(|inner| inner.declared.insert(Declared::$flag))
+        }
+
+        #[doc = concat!("True if the tool has the declaration `ToolSpec::", stringify!($declare), "`.")]
+        pub fn $is(&self) -> bool {
+            self.0.declared.contains(Declared::$flag)
+        }
+    )+};
 }
 
 impl ToolSpec {
@@ -175,10 +193,6 @@ impl ToolSpec {
         self
     }
 
-    fn declare(self, what: Declared) -> Self {
-        self.edit(|inner| inner.declared.insert(what))
-    }
-
     /// Declares its access; [`Access::NONE`] for no access beyond its arguments.
     #[must_use]
     pub fn with_access(self, access: Access) -> Self {
@@ -197,34 +211,31 @@ impl ToolSpec {
         self.edit(|inner| inner.timeout = Some(timeout))
     }
 
-    /// Declares that its calls run alone: earlier calls of a message end first, and later ones wait until it is done.
-    /// Without this the footprint of a call decides, see [`Footprint::is_exclusive`].
-    #[must_use]
-    pub fn alone(self) -> Self {
-        self.declare(Declared::ALONE)
-    }
-
-    /// Declares that [`Tool::footprint`](crate::tool::Tool::footprint) names the paths, hosts and command of each call.
-    ///
-    /// A call without subjects then touches nothing, and rules with a subject do not apply to it. Without this
-    /// declaration such a call could touch anything.
-    #[must_use]
-    pub fn naming_subjects(self) -> Self {
-        self.declare(Declared::NAMES_SUBJECTS)
-    }
-
-    /// Declares that the access in a footprint is all that its call needs. The rules then judge by it, unless the
-    /// footprint is unclear; so a command that only reads is no reason to ask. A scope goes by the declared access.
-    #[must_use]
-    pub fn with_access_by_call(self) -> Self {
-        self.declare(Declared::ACCESS_BY_CALL)
-    }
-
-    /// Declares that the paths which its footprints change are files. A grant for the session then covers the files in
-    /// the same directories.
-    #[must_use]
-    pub fn changing_files(self) -> Self {
-        self.declare(Declared::CHANGING_FILES)
+    declarations! {
+        /// Declares that its calls run alone: earlier calls of a message end first, and later ones wait until it is
+        /// done. Without this the footprint of a call decides, see [`Footprint::is_exclusive`].
+        alone, is_alone: ALONE;
+        /// Declares that [`Tool::footprint`](crate::tool::Tool::footprint) names the paths, hosts and command of each
+        /// call.
+        ///
+        /// A call without subjects then touches nothing, and rules with a subject do not apply to it. Without this
+        /// declaration such a call could touch anything.
+        naming_subjects, names_subjects: NAMES_SUBJECTS;
+        /// Declares that the access in a footprint is all that its call needs. The rules then judge by it, unless the
+        /// footprint is unclear; so a command that only reads is no reason to ask. A scope goes by the declared access.
+        with_access_by_call, has_access_by_call: ACCESS_BY_CALL;
+        /// Declares that the paths which its footprints change are files. A grant for the session then covers the
+        /// files in the same directories.
+        changing_files, changes_files: CHANGING_FILES;
+        /// Declares that its calls are its agent's answers and not work: rules, approvers and layers do not see them.
+        #[doc(hidden)]
+        answering, is_answer: ANSWER;
+        /// Declares that no request carries the tool. A model calls it by one that
+        /// [calls deferred tools](Self::calling_deferred), or by its own name. Its digest stays the same.
+        deferred, is_deferred: DEFERRED;
+        /// Declares that its calls are those of the deferred tool that the argument `name` names, with the object
+        /// `arguments`. Each is resolved before it is checked and judged, so this tool itself never runs.
+        calling_deferred, calls_deferred: CALLS_DEFERRED;
     }
 
     /// Declares that the tool itself keeps each call within the paths and hosts of its run's scope, as a sandbox does,
@@ -232,14 +243,9 @@ impl ToolSpec {
     #[must_use]
     pub fn confining<S: Into<String>>(self, reached: impl IntoIterator<Item = S>) -> Self {
         let reached = reached.into_iter().map(Into::into).collect();
-        self.edit(|inner| inner.reached = reached).declare(Declared::CONFINING)
-    }
-
-    /// Declares that its calls are its agent's answers and not work: rules, approvers and layers do not see them.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn answering(self) -> Self {
-        self.declare(Declared::ANSWER)
+        self.edit(|inner| {
+            (inner.reached, inner.declared) = (reached, inner.declared | Declared::CONFINING);
+        })
     }
 
     /// The same tool under another name.
@@ -285,26 +291,6 @@ impl ToolSpec {
         self.0.timeout
     }
 
-    /// True if the tool declares that its calls run alone.
-    pub fn is_alone(&self) -> bool {
-        self.0.declared.contains(Declared::ALONE)
-    }
-
-    /// True if the tool declares that its footprints name what its calls touch.
-    pub fn names_subjects(&self) -> bool {
-        self.0.declared.contains(Declared::NAMES_SUBJECTS)
-    }
-
-    /// True if the tool declares that the access in a footprint is all that its call needs.
-    pub fn has_access_by_call(&self) -> bool {
-        self.0.declared.contains(Declared::ACCESS_BY_CALL)
-    }
-
-    /// True if the tool declares that its footprints change files.
-    pub fn changes_files(&self) -> bool {
-        self.0.declared.contains(Declared::CHANGING_FILES)
-    }
-
     /// True if the tool declares that it keeps its calls within the paths and hosts of a scope.
     pub fn is_confining(&self) -> bool {
         self.0.declared.contains(Declared::CONFINING)
@@ -313,11 +299,6 @@ impl ToolSpec {
     /// Paths that every call can reach, whatever it names, where the tool confines its calls.
     pub fn reached(&self) -> &[String] {
         &self.0.reached
-    }
-
-    #[doc(hidden)]
-    pub fn is_answer(&self) -> bool {
-        self.0.declared.contains(Declared::ANSWER)
     }
 
     /// Digest of name, description, schema and access. A grant is void once it changes.

@@ -15,10 +15,11 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::{Footprint, ToolError, ToolLayer, ToolOutput, ToolSpec};
+use super::{Footprint, ToolError, ToolLayer, ToolOutput, ToolSpec, Tools};
 use crate::{
     Digest, Error, ErrorKind, Result, RunId, SessionId,
     agent::{Agent, AgentPart},
+    base::setters,
     event::{Event, Progress},
     permission::{Admission, Rules, Scope},
     run::{Delegate, Effect, Observation, Outcome, RunContext, Spawn, Task},
@@ -152,6 +153,7 @@ pub struct ToolContext<'a> {
     call_id: Cow<'a, str>,
     spec: ToolSpec,
     footprint: Footprint,
+    offered: Tools,
     seq: u64,
     index: usize,
     cancel: Cow<'a, CancellationToken>,
@@ -177,6 +179,7 @@ impl<'a> ToolContext<'a> {
             call_id: Cow::Borrowed(call_id),
             spec: spec.clone(),
             footprint,
+            offered: Tools::none(),
             seq,
             index,
             cancel: Cow::Borrowed(run.cancellation()),
@@ -184,10 +187,11 @@ impl<'a> ToolContext<'a> {
         }
     }
 
-    /// The same context, in which no agent can be run: nobody has allowed the call yet.
-    #[must_use]
-    pub fn before_approval(self) -> Self {
-        Self { delegated: AtomicBool::new(true), ..self }
+    setters! {
+        /// The same context, in which no agent can be run: nobody has allowed the call yet.
+        before_approval() sets delegated = AtomicBool::new(true);
+        /// Sets the tools that were offered with the called one. Default: none.
+        offering(tools: &Tools) sets offered = tools.clone();
     }
 }
 
@@ -245,6 +249,11 @@ impl ToolContext<'_> {
     /// Returns what the call was judged to touch.
     pub fn footprint(&self) -> &Footprint {
         &self.footprint
+    }
+
+    /// Returns the tools that were offered with the called one, deferred ones too. The scope may hide some of them.
+    pub fn offered(&self) -> &Tools {
+        &self.offered
     }
 
     /// Token that is cancelled with the run. The future of the call is dropped soon after.

@@ -63,7 +63,8 @@ impl Tools {
     /// Creates a set of tools that come sorted by their names, each name once.
     pub fn from_sorted(tools: impl Iterator<Item = Arc<dyn Tool>>) -> Self {
         let tools: Arc<[_]> = tools.collect();
-        let specs = tools.iter().map(|tool| tool.spec().clone()).collect();
+        let specs =
+            tools.iter().map(|tool| tool.spec()).filter(|spec| !spec.is_deferred()).cloned().collect();
         Self { tools, specs }
     }
 
@@ -79,14 +80,19 @@ impl Tools {
         self.tools.get(place)
     }
 
-    /// The tools, sorted by name.
+    /// The tools, deferred ones too, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<dyn Tool>> {
         self.tools.iter()
     }
 
-    /// Declarations of the tools, sorted by name, as a request carries them.
+    /// Declarations of the tools that are not deferred, sorted by name, as a request carries them.
     pub fn specs(&self) -> &Arc<[ToolSpec]> {
         &self.specs
+    }
+
+    /// True if both are one set, of which one is a clone.
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.tools, &other.tools)
     }
 
     /// True if there are no tools.
@@ -103,7 +109,7 @@ impl Tools {
 
 impl fmt::Debug for Tools {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.specs.iter().map(ToolSpec::name)).finish()
+        f.debug_list().entries(self.iter().map(|tool| tool.spec().name())).finish()
     }
 }
 

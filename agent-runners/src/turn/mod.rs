@@ -420,15 +420,13 @@ impl Turn {
             Stop::Turn => Status::Completed,
             Stop::Status(status) => status,
         });
-        let condition = || {
-            let conditions = extra.into_iter().flat_map(|extra| &*extra.stop_when);
-            let held =
-                { conditions }.find(|condition| condition.holds(self.step, reply, &self.usage, self.cost))?;
-            Some(Status::Stopped(StopReason::Condition(held.to_string())))
-        };
+        let mut conditions = extra.into_iter().flat_map(|extra| &*extra.stop_when);
+        let mut held = || conditions.find(|it| it.holds(self.step, reply, calls, &self.usage, self.cost));
+        let held = if stopped.is_none() { held() } else { None };
+        let condition = held.map(|held| Status::Stopped(StopReason::Condition(held.to_string())));
         let circling = self.loops.note_step(self.step, reply, std::mem::take(calls));
         let circling = circling.then_some(Status::Stopped(StopReason::LoopDetected));
-        let (reply, ended) = (Arc::clone(reply), stopped.or_else(condition).or(circling));
+        let (reply, ended) = (Arc::clone(reply), stopped.or(condition).or(circling));
         self.phase = match (told, ended) {
             (Some(told), then) => Phase::Check { reply, told, then: then.map(Box::new) },
             (None, Some(status)) => self.ending(&reply, status),

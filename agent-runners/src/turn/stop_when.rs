@@ -4,6 +4,8 @@ use std::{fmt, sync::Arc};
 
 use entourage_core::{Money, Usage, event::ModelFinished, provider::FinishReason};
 
+use super::phase::CallState;
+
 /// A condition that ends a run after a step whose tools have run. Any one suffices.
 ///
 /// A condition ends a run at a good place; it bounds nothing. Steps are bounded by
@@ -45,7 +47,7 @@ impl StopWhen {
         Self(Condition::Steps(steps))
     }
 
-    /// The step called this tool.
+    /// The step called this tool, also by the one that calls deferred tools.
     pub fn tool_called(tool: impl Into<Box<str>>) -> Self {
         Self(Condition::ToolCalled(tool.into()))
     }
@@ -77,10 +79,22 @@ impl StopWhen {
         Self(Condition::Custom(name.into(), Arc::new(holds)))
     }
 
-    pub(super) fn holds(&self, step: u32, reply: &ModelFinished, usage: &Usage, cost: Option<Money>) -> bool {
+    /// True if it holds after a step with these calls, which all have their results.
+    pub(super) fn holds(
+        &self,
+        step: u32,
+        reply: &ModelFinished,
+        calls: &[CallState],
+        usage: &Usage,
+        cost: Option<Money>,
+    ) -> bool {
         match &self.0 {
             Condition::Steps(steps) => step >= *steps,
-            Condition::ToolCalled(tool) => reply.message.tool_calls().any(|call| *call.name == **tool),
+            // Results bear the name of the tool that was called, whatever the model wrote.
+            Condition::ToolCalled(tool) => {
+                reply.message.tool_calls().any(|call| *call.name == **tool)
+                    || calls.iter().filter_map(CallState::result).any(|result| *result.name == **tool)
+            }
             Condition::Finish(reason) => reply.finish.reason == *reason,
             Condition::Tokens(tokens) => usage.total().unwrap_or(0) >= *tokens,
             Condition::Cost(most) => cost.is_some_and(|cost| cost >= *most),

@@ -107,7 +107,7 @@ impl Rule {
     pub(crate) fn join(&self, tools: &Tools) -> Tools {
         let mut joined = self.joined.lock().unwrap_or_else(PoisonError::into_inner);
         match &*joined {
-            Some((from, all)) if Arc::ptr_eq(from.specs(), tools.specs()) => all.clone(),
+            Some((from, all)) if from.is(tools) => all.clone(),
             _ => {
                 let others = tools.iter().filter(|tool| tool.spec().name() != FINAL_ANSWER);
                 let mut all: Vec<_> = others.cloned().chain([Arc::clone(&self.tool)]).collect();

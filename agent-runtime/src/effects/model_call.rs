@@ -65,7 +65,7 @@ pub(crate) fn perform<'a>(
             .budget()
             .map(|budget| budget.reserve(Forecast::new(&call.request, None).charge()))
             .transpose()?;
-        site.warn_of_rules(call.offered.specs());
+        site.warn_of_rules(call.offered.specs().iter());
         let started = site.now();
         let model = call.model.clone();
         // An earlier life of the run, or a future that was dropped, left a call whose end is unknown.

@@ -242,12 +242,12 @@ impl Site {
     }
 
     /// Warns, once for each tool in a life of the run, of rules that cannot be matched against its calls.
-    pub(crate) fn warn_of_rules(&self, tools: &[ToolSpec]) {
+    pub(crate) fn warn_of_rules<'t>(&self, tools: impl IntoIterator<Item = &'t ToolSpec>) {
         let policy = &self.env.policy;
         if policy.rules().all(|rule| rule.subject.is_none()) {
             return;
         }
-        for spec in tools.iter().filter(|spec| {
+        for spec in tools.into_iter().filter(|spec| {
             self.warned.lock().unwrap_or_else(PoisonError::into_inner).insert(spec.name().into())
         }) {
             let rules: Vec<_> = policy.unmatchable(spec).map(|rule| format!("`{rule}`")).collect();

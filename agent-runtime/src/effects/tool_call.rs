@@ -23,13 +23,16 @@ use futures_util::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::effects::{
-    site::Site,
-    tool_ask::{Questions, previewed},
-    tool_judge::{Checked, Judge, Plan},
-    tool_layers::{has_layers, needs_pass, pass_all},
-    tool_run::{Decided, Done, Ready, Running, RunningCalls, run_tool},
-    tool_schedule::ToolSchedule,
+use crate::{
+    deferred,
+    effects::{
+        site::Site,
+        tool_ask::{Questions, previewed},
+        tool_judge::{Checked, Judge, Plan},
+        tool_layers::{has_layers, needs_pass, pass_all},
+        tool_run::{Decided, Done, Ready, Running, RunningCalls, run_tool},
+        tool_schedule::ToolSchedule,
+    },
 };
 
 /// Questions about one call in one life of its run, at most: after each its footprint may have changed.
@@ -47,9 +50,14 @@ pub(crate) fn perform<'a>(
     if let Some(answer) = recalled(recorded, &mut calls) {
         return Either::Left(ready(answer));
     }
+    let resolved = deferred::all_resolved(&calls.offered, &calls.message);
+    let is_resolved = resolved.is_some();
+    resolved.into_iter().for_each(|message| calls.message = message);
     Either::Right(async move {
-        site.warn_of_rules(calls.offered.specs());
-        let mut step = Step::new(site, cx, key, &calls, is_recorded);
+        let called = calls.message.tool_calls().filter_map(|call| calls.offered.get(&call.name));
+        let deferred = called.map(|tool| tool.spec()).filter(|spec| spec.is_deferred());
+        site.warn_of_rules(calls.offered.specs().iter().chain(deferred));
+        let mut step = Step::new(site, cx, key, &calls, (is_recorded, is_resolved));
         step.run().await?;
         step.end()
     })
@@ -82,6 +90,8 @@ pub(super) struct Step<'a> {
     pub(super) calls: &'a ToolCalls,
     /// True if an earlier life of the run recorded anything of this effect of a hand-written agent.
     pub(super) recorded: bool,
+    /// True if a call of the message stands for that of another tool.
+    resolved: bool,
     pub(super) results: Vec<Arc<ToolFinished>>,
     pub(super) fatal: Option<Error>,
     /// The error of a budget that does not cover a further call.
@@ -125,7 +135,7 @@ impl<'a> Step<'a> {
         cx: &'a RunContext,
         key: Option<EffectKey>,
         calls: &'a ToolCalls,
-        recorded: bool,
+        (recorded, resolved): (bool, bool),
     ) -> Self {
         let (seq, first) = site.place_of_calls(key);
         Self {
@@ -136,6 +146,7 @@ impl<'a> Step<'a> {
             first,
             calls,
             recorded,
+            resolved,
             results: Vec::new(),
             fatal: None,
             exhausted: None,
@@ -388,9 +399,10 @@ impl<'a> Step<'a> {
                 return false;
             }
         }
-        // No message in the record holds the arguments of a hand-written agent's call, and whoever answers it needs
-        // them.
-        let shown = (self.key.is_some() && ready.is_external()).then_some(&ready.open.call.arguments);
+        // No message in the record holds the arguments of a hand-written agent's call as such, nor those of a deferred
+        // tool's, and whoever answers it needs them.
+        let is_bare = self.key.is_some() || self.resolved;
+        let shown = (is_bare && ready.is_external()).then_some(&ready.open.call.arguments);
         let started = ToolStarted::new(
             self.index(place),
             Arc::clone(&ready.open.call.id),
@@ -418,7 +430,8 @@ impl<'a> Step<'a> {
         let place_of_call = (self.seq, self.first + self.index(place));
         let footprint = std::mem::take(&mut ready.footprint);
         let policy = &self.site.env.policy;
-        let context = ToolContext::new(self.cx, policy, &ready.open.call.id, spec, footprint, place_of_call);
+        let context = ToolContext::new(self.cx, policy, &ready.open.call.id, spec, footprint, place_of_call)
+            .offering(&self.calls.offered);
         let over = (spec.repeat() == Repeat::Resume).then(|| self.over.get_or_insert_default().clone());
         Some(run_tool(self.site, place, ready, context, limit, over))
     }

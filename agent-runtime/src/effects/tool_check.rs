@@ -10,7 +10,7 @@ use entourage_core::{
 };
 use serde_json::Value;
 
-use crate::{reply::parsed_call, schema};
+use crate::{deferred, reply::parsed_call, schema};
 
 /// Turns a raw call into one that can be stored and replayed.
 ///
@@ -29,8 +29,10 @@ pub(super) fn check_call(raw: RawCall, hook: Option<(&dyn Repair, &Tools)>) -> T
 fn mend(raw: RawCall, hook: &dyn Repair, tools: &Tools) -> RawCall {
     let problem = match Arguments::parse(&raw.arguments) {
         Ok(arguments) => {
-            let tool = offered(tools, &raw.name, &Scope::all());
-            tool.and_then(|tool| check_arguments(tool.spec(), &arguments.to_value())).err()
+            let call = ToolCall::new(Arc::clone(&raw.id), Arc::clone(&raw.name), arguments);
+            let call = deferred::resolved(tools, &call).unwrap_or(call);
+            let tool = offered(tools, &call, &Scope::all());
+            tool.and_then(|tool| check_arguments(tool.spec(), &call.arguments.to_value())).err()
         }
         Err(error) => Some(error.message().to_owned()),
     };
@@ -40,12 +42,27 @@ fn mend(raw: RawCall, hook: &dyn Repair, tools: &Tools) -> RawCall {
     }
 }
 
-/// The offered tool of this name.
+/// The offered tool of a call, which stands for no other one.
 ///
 /// # Errors
-/// The text for the model, which lists the offered tools that `scope` does not hide.
-pub(super) fn offered<'a>(tools: &'a Tools, name: &str, scope: &Scope) -> Result<&'a Arc<dyn Tool>, String> {
-    tools.get(name).ok_or_else(|| {
+/// The text for the model, which lists the offered tools that `scope` does not hide, or the deferred ones that the call
+/// may mean.
+pub(super) fn offered<'a>(
+    tools: &'a Tools,
+    call: &ToolCall,
+    scope: &Scope,
+) -> Result<&'a Arc<dyn Tool>, String> {
+    let name = &*call.name;
+    if let Some(tool) = tools.get(name) {
+        let spec = tool.spec();
+        return match spec.calls_deferred() {
+            true => Err(deferred::unresolved(tools, spec, call, scope)),
+            false => Ok(tool),
+        };
+    }
+    Err(if tools.specs().iter().any(ToolSpec::calls_deferred) {
+        deferred::unknown(tools, name, scope)
+    } else {
         let shown = tools.specs().iter().filter(|spec| scope.offers(spec));
         let names: Vec<_> = shown.map(ToolSpec::name).collect();
         if names.is_empty() {

@@ -81,7 +81,7 @@ impl<'a> Checked<'a> {
         if let Some(problem) = &call.malformed {
             return settled(format!("the call could not be read: {problem}"));
         }
-        let tool = match offered(&calls.offered, &call.name, scope) {
+        let tool = match offered(&calls.offered, call, scope) {
             Ok(tool) => tool,
             Err(problem) => return settled(problem),
         };

@@ -48,7 +48,7 @@ impl PartName {
     fn among(&self, above: &dyn Agent) -> Vec<Arc<dyn Agent>> {
         let wanted = self.part.as_ref().unwrap_or(&self.agent);
         let parts = match &self.tool {
-            Some(tool) => tools_of(above, tool).iter().flat_map(|tool| tool.parts()).collect(),
+            Some(tool) => tools_of(&above.parts(), tool).iter().flat_map(|tool| tool.parts()).collect(),
             None => above.parts(),
         };
         let named = parts.into_iter().filter_map(|part| match part {
@@ -128,8 +128,8 @@ impl Code {
         if names.is_empty() {
             return Ok(Tools::none());
         }
-        let agent = self.agent()?;
-        let tool = |name: &String| self.only(tools_of(&*agent, name), is_same, "tool", name);
+        let parts = self.agent()?.parts();
+        let tool = |name: &String| self.only(tools_of(&parts, name), is_same, "tool", name);
         Tools::new(names.iter().map(tool).collect::<Result<Vec<_>>>()?)
     }
 
@@ -187,9 +187,9 @@ impl Code {
     }
 }
 
-/// Returns the tools of this name among the parts of `agent`.
-fn tools_of(agent: &dyn Agent, name: &str) -> Vec<Arc<dyn Tool>> {
-    let tools = agent.parts().into_iter().filter_map(|part| match part {
+/// Returns the tools of this name among the parts of an agent.
+fn tools_of(parts: &[AgentPart], name: &str) -> Vec<Arc<dyn Tool>> {
+    let tools = parts.iter().filter_map(|part| match part {
         AgentPart::Tools(tools) => tools.get(name).cloned(),
         _ => None,
     });

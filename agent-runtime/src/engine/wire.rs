@@ -277,7 +277,7 @@ struct Offered {
 impl Offered {
     fn all(tools: &Tools) -> Vec<Self> {
         let of = |spec: &ToolSpec| Self { name: spec.name().to_owned(), digest: spec.digest() };
-        tools.specs().iter().map(of).collect()
+        tools.iter().map(|tool| of(tool.spec())).collect()
     }
 }
 

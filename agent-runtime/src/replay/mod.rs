@@ -31,6 +31,7 @@ use crate::{
         child::{ChildEnd, Turn as ChildTurn, recorded_end},
         pool::too_many,
     },
+    deferred::all_resolved,
     deps::Deps,
     effects::{
         compaction,
@@ -197,7 +198,9 @@ impl ReplayEffects {
 
     /// Answers a step's tool calls.
     fn tools(&self, calls: &ToolCalls) -> Answer {
-        let asked: Vec<&ToolCall> = calls.message.tool_calls().collect();
+        let resolved = all_resolved(&calls.offered, &calls.message);
+        let message = resolved.as_ref().unwrap_or(&calls.message);
+        let asked: Vec<&ToolCall> = message.tool_calls().collect();
         let mut open: HashSet<usize> = calls.calls.iter().map(|call| call.index).collect();
         let mut results: Vec<Arc<ToolFinished>> = Vec::new();
         let cut = self.follow(|script, state| {
@@ -212,7 +215,10 @@ impl ReplayEffects {
                     Event::ToolFinished(call) if call.key.is_none() && open.remove(&call.index) => {
                         let (of, result) = (asked.get(call.index), &call.result);
                         results.push(Arc::clone(call));
-                        of.is_some_and(|of| of.id == result.call && of.name == result.name)
+                        // A call that was cut short is answered by the name that the model wrote.
+                        let written = calls.message.tool_calls().nth(call.index);
+                        let mut both = of.copied().into_iter().chain(written);
+                        both.any(|of| of.id == result.call && of.name == result.name)
                     }
                     Event::RunPaused(_) => break,
                     other => is_question(other),

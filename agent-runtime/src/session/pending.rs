@@ -13,6 +13,7 @@ use entourage_core::{
 };
 
 use crate::{
+    deferred::written,
     effects::tool_bound::{bounded, other_arguments},
     runtime::Runtime,
     session::{
@@ -202,7 +203,7 @@ fn answered(journal: &Journal, id: &CallId, output: &ToolOutput) -> Result<Optio
     journal.read(|state| AnswerForm::check(state, &result))?;
     let asked = |state: &SessionState| {
         let step = state.step().filter(|_| key.is_none())?;
-        step.message.tool_calls().nth(index).map(|asked| asked.arguments.clone())
+        step.message.tool_calls().nth(index).map(|asked| written(asked, &call.name))
     };
     let result = match journal.read(asked) {
         Some(asked) if asked != call.arguments => {

@@ -12,6 +12,8 @@ use entourage_core::{
 };
 use serde::Serialize;
 
+use crate::deferred::written;
+
 /// One prompt and its outcome. The compressed stream of a root session is a list of these.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
@@ -258,7 +260,7 @@ impl Records {
             agent: Arc::clone(&envelope.origin.agent),
             call: Arc::clone(call),
             tool: Arc::clone(tool),
-            arguments: asked.map(|call| call.arguments.clone()),
+            arguments: asked.map(|call| written(call, tool)),
             allowed_by: None,
             started: None,
             completed: None,

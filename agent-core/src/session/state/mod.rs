@@ -316,12 +316,12 @@ impl SessionState {
     pub(crate) fn settle(&mut self, call: &ToolFinished) {
         let Some(step) = &mut self.step else { return };
         // A result that belongs to another call would make a history that no service accepts.
-        let asked = step.message.tool_calls().nth(call.index);
-        if asked.is_none_or(|asked| asked.id != call.result.call) {
-            return;
-        }
-        if let Some(result) = step.results.get_mut(call.index) {
-            *result = Some(Arc::clone(&call.result));
+        let asked = step.message.tool_calls().nth(call.index).filter(|asked| asked.id == call.result.call);
+        let (Some(asked), Some(result)) = (asked, step.results.get_mut(call.index)) else { return };
+        let given = result.insert(Arc::clone(&call.result));
+        // The model called a deferred tool by another one, and services match a result with its call by the name.
+        if given.name != asked.name {
+            Arc::make_mut(given).name = Arc::clone(&asked.name);
         }
         if step.results.iter().all(Option::is_some) {
             let results = self.step.take().into_iter().flat_map(|step| step.results).flatten();

@@ -20,6 +20,7 @@ use entourage_core::{
 use tracing::{Dispatch, Span, dispatcher};
 
 use self::open::{OpenRun, OpenRuns};
+use crate::deferred::written;
 
 /// Turns events into `tracing` spans. Give it to [`RuntimeBuilder::observer`](crate::RuntimeBuilder::observer).
 ///
@@ -173,7 +174,8 @@ impl Spans {
         let Some((parent, asked)) = found else { return };
         let span = shape::tool(&parent, &call.tool, &call.call, true);
         if let Some(asked) = asked.as_deref().and_then(|it| it.tool_calls().nth(call.index)) {
-            span.record("gen_ai.tool.call.arguments", content::cut(asked.arguments.as_str()));
+            let arguments = written(asked, &call.tool);
+            span.record("gen_ai.tool.call.arguments", content::cut(arguments.as_str()));
         }
         let before = self.with(event, |run| {
             let place = run.place(call.key, call.index);

@@ -11,7 +11,7 @@ use rmcp::{
     model::{
         ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult, ElicitationAction,
         ElicitationCapability, ErrorData, FormElicitationCapability, Implementation,
-        ProgressNotificationParam, ProgressToken, UrlElicitationCapability,
+        ProgressNotificationParam, ProgressToken, ProtocolVersion, UrlElicitationCapability,
     },
     service::{NotificationContext, RequestContext, RoleClient},
 };
@@ -92,7 +92,9 @@ impl ClientHandler for Client {
             let form = ElicitationCapability::new().with_form(FormElicitationCapability::default());
             form.with_url(UrlElicitationCapability::default())
         });
+        // The version that `initialize` names; the newer ones have no such request.
         ClientConfig::new(capabilities, Implementation::new("entourage", env!("CARGO_PKG_VERSION")))
+            .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
     }
 
     async fn create_elicitation(

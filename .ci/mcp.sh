@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# The client and the server against what others made of the Model Context Protocol: the conformance suite of npm, and the
+# reference server. Exits with 77 where they cannot be had; the last line is the result.
+#
+#     bash .ci/mcp.sh DIRECTORY      installs into the directory, or finds it there
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+mkdir -p "$1"
+place=$(cd "$1" && pwd)
+target=${CARGO_TARGET_DIR:-target}
+if ! command -v npm >/dev/null; then
+  echo 'there is no npm: the MCP suite was not run'
+  exit 77
+fi
+if [ ! -x "$place/node_modules/.bin/conformance" ]; then
+  npm install --silent --no-audit --no-fund --prefix "$place" node@22 @modelcontextprotocol/conformance@0.1.16 \
+    @modelcontextprotocol/server-everything@2026.8.31 >"$place/npm.log" 2>&1 || {
+    echo 'npm could not install the MCP suite: it was not run'
+    exit 77
+  }
+fi
+# The suite needs Node 22, which npm brings.
+export PATH=$place/node_modules/node/bin:$place/node_modules/.bin:$PATH
+
+cargo build -q -p entourage-tools --no-default-features --features mcp --example mcp_conformance
+cargo build -q -p entourage-mcp-server --example everything
+cargo build -q -p entourage-examples --example mcp
+
+scenarios=0
+for scenario in initialize tools_call elicitation-sep1034-client-defaults sse-retry; do
+  timeout 120 conformance client --command "$target/debug/examples/mcp_conformance --initialize" --scenario "$scenario" \
+    >"$place/out.log" 2>&1 || { tail -n 20 "$place/out.log"; echo "the client failed at $scenario"; exit 1; }
+  scenarios=$((scenarios + 1))
+done
+
+port=$(python3 -c 'import socket; s = socket.create_server(("127.0.0.1", 0)); print(s.getsockname()[1])')
+"$target/debug/examples/everything" "$port" &
+server=$!
+trap 'kill "$server" 2>/dev/null || true' EXIT
+for _ in $(seq 200); do (: <"/dev/tcp/127.0.0.1/$port") 2>/dev/null && break; sleep 0.1; done
+# What is left out needs logging, completion, sampling, elicitation, resources or prompts, which the server does not offer.
+for scenario in server-initialize ping tools-list tools-call-simple-text tools-call-image tools-call-audio \
+  tools-call-embedded-resource tools-call-mixed-content tools-call-error tools-call-with-progress json-schema-2020-12 \
+  server-sse-multiple-streams dns-rebinding-protection; do
+  timeout 120 conformance server --url "http://127.0.0.1:$port/mcp" --scenario "$scenario" >"$place/out.log" 2>&1 ||
+    { tail -n 20 "$place/out.log"; echo "the server failed at $scenario"; exit 1; }
+  scenarios=$((scenarios + 1))
+done
+
+timeout 60 "$target/debug/examples/mcp" mcp-server-everything stdio >"$place/everything.log" 2>&1 || {
+  cat "$place/everything.log"
+  echo 'the reference server could not be used'
+  exit 1
+}
+grep -q 'mcp_other_echo (read)' "$place/everything.log" || { cat "$place/everything.log"; exit 1; }
+echo "$scenarios scenarios passed; $(grep -c '^  mcp_other_' "$place/everything.log") tools of the reference server listed"

@@ -27,7 +27,7 @@ use entourage::{
     permission::Policy,
     prelude::*,
     testkit::run_tool,
-    tool::{Tools, Toolset},
+    tool::{Access, Tools, Toolset, typed},
     web::Web,
 };
 use entourage_core::{
@@ -88,10 +88,16 @@ async fn serve() {
     Echo.serve(rmcp::transport::stdio()).await.unwrap().waiting().await.unwrap();
 }
 
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Text {
+    text: String,
+}
+
 /// Calls the tool so often in one run, and notes the time that they took.
 #[derive(Clone)]
 struct Calls {
     tools: Tools,
+    tool: &'static str,
     calls: usize,
     took: Arc<Mutex<f64>>,
 }
@@ -105,7 +111,7 @@ impl Agent for Calls {
     async fn run(&self, _: Task, cx: &RunContext) -> Result<Outcome> {
         let start = Instant::now();
         for _ in 0..self.calls {
-            let result = cx.call_tool(&self.tools, "mcp_echo_echo", &json!({"text": "hello"})).await?;
+            let result = cx.call_tool(&self.tools, self.tool, &json!({"text": "hello"})).await?;
             assert!(!black_box(result).is_error);
         }
         *self.took.lock().unwrap() = start.elapsed().as_secs_f64();
@@ -129,6 +135,8 @@ async fn mcp_call(pairs: usize, calls: usize) -> f64 {
     // The same version of the protocol: from 2026-07-28 on each request says who asks.
     let lifecycle = ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::LATEST] };
     let plain = ().serve_with_lifecycle(pipes, lifecycle).await.unwrap();
+    let echo = typed("local", "Echo.", Access::READ, |Text { text }: Text| async move { Ok(text) });
+    let local = Tools::new([Arc::new(echo) as Arc<dyn entourage_core::tool::Tool>]).unwrap();
     let runtime = Runtime::builder().policy(Policy::allow_all()).build();
     let (mut ratios, mut each) = (Vec::new(), Vec::new());
     for _ in 0..pairs {
@@ -139,12 +147,19 @@ async fn mcp_call(pairs: usize, calls: usize) -> f64 {
             black_box(plain.call_tool(params).await.unwrap());
         }
         let floor = start.elapsed().as_secs_f64();
-        let agent = Calls { tools: mcp.tools(), calls, took: Arc::default() };
+        let agent = Calls { tools: mcp.tools(), tool: "mcp_echo_echo", calls, took: Arc::default() };
         runtime.session().start(&agent, "go").outcome().await.unwrap();
         ratios.push(*agent.took.lock().unwrap() / floor);
-        each.push(floor / calls as f64 * 1e6);
+        let agent = Calls { tools: local.clone(), tool: "local", calls, took: Arc::default() };
+        runtime.session().start(&agent, "go").outcome().await.unwrap();
+        each.push((floor / calls as f64 * 1e6, *agent.took.lock().unwrap() / calls as f64 * 1e6));
     }
-    println!("a call by rmcp alone takes {:.0} us", median(each));
+    let (floors, locals) = each.into_iter().unzip();
+    println!(
+        "a call by rmcp alone takes {:.0} us, one of a local tool in a run {:.0} us",
+        median(floors),
+        median(locals)
+    );
     median(ratios)
 }
 

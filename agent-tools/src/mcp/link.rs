@@ -149,32 +149,45 @@ impl Link {
         self.settled.send_replace(true);
     }
 
+    fn is_over(&self) -> String {
+        format!("the MCP server `{}` is not running", self.server.name)
+    }
+
     /// Returns the connection, made anew if it broke.
     ///
     /// # Errors
     /// The reason that there is none, for the model.
     pub(super) async fn live(self: &Arc<Self>) -> Result<Arc<Live>, String> {
-        let name = &self.server.name;
-        let is_over = || format!("the MCP server `{name}` is not running");
         if self.server.is_disabled {
-            return Err(is_over());
+            return Err(self.is_over());
         }
-        let mut shut = self.shut.subscribe();
+        let shut = self.shut.subscribe();
         let mut slot = self.live.lock().await;
         if *shut.borrow() {
-            return Err(is_over());
+            return Err(self.is_over());
         }
         if let Some(live) = &*slot
             && live.answers().await
         {
             return Ok(Arc::clone(live));
         }
+        // Apart, since each call would have room for a handshake otherwise.
+        Box::pin(self.reconnect(&mut slot, shut)).await
+    }
+
+    /// Makes the connection of `slot` anew.
+    async fn reconnect(
+        self: &Arc<Self>,
+        slot: &mut Option<Arc<Live>>,
+        mut shut: watch::Receiver<bool>,
+    ) -> Result<Arc<Live>, String> {
+        let name = &self.server.name;
         // What it started ends before another one is.
         *slot = None;
         self.shown().state = McpState::Starting;
         let made = tokio::select! {
             biased;
-            _ = shut.wait_for(|shut| *shut) => return Err(is_over()),
+            _ = shut.wait_for(|shut| *shut) => return Err(self.is_over()),
             made = timeout(self.server.connect_time(), self.connect()) => made,
         };
         let made = made.unwrap_or_else(|_| {
@@ -347,7 +360,8 @@ impl Live {
         let options = PeerRequestOptions::with_timeout(PING);
         let asked =
             async { self.peer().send_request_with_option(ping, options).await?.await_response().await };
-        let answered = matches!(timeout(PING, asked).await, Ok(Ok(_) | Err(ServiceError::McpError(_))));
+        let asked = timeout(PING, Box::pin(asked));
+        let answered = matches!(asked.await, Ok(Ok(_) | Err(ServiceError::McpError(_))));
         if answered {
             self.hear();
         }

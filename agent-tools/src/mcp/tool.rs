@@ -61,7 +61,7 @@ impl Tool for RemoteTool {
             {
                 // Once more, on another connection.
                 let live = self.link.live().await.map_err(ToolError::Tell)?;
-                self.perform(&live, &arguments, cx).await.map_err(|error| self.told(&error))
+                Box::pin(self.perform(&live, &arguments, cx)).await.map_err(|error| self.told(&error))
             }
             other => other.map_err(|error| self.told(&error)),
         }
@@ -82,13 +82,14 @@ impl RemoteTool {
         let text = |name: &str| arguments.get(name).and_then(Value::as_str).map(str::to_owned);
         let output = match &self.declared.kind {
             Kind::Tool(name) => self.call_tool(live, name, arguments, cx).await.map(content::output_of),
+            // Apart, so that calls of tools have no room for them.
             Kind::Resources => match text("uri") {
-                Some(uri) => read(live.peer(), uri).await,
-                None => resources(live.peer()).await,
+                Some(uri) => Box::pin(read(live.peer(), uri)).await,
+                None => Box::pin(resources(live.peer())).await,
             },
             Kind::Prompts => match text("name") {
-                Some(name) => prompt(live.peer(), name, arguments.get("arguments")).await,
-                None => prompts(live.peer()).await,
+                Some(name) => Box::pin(prompt(live.peer(), name, arguments.get("arguments"))).await,
+                None => Box::pin(prompts(live.peer())).await,
             },
         };
         if matches!(&output, Ok(_) | Err(ServiceError::McpError(_))) {
@@ -112,7 +113,7 @@ impl RemoteTool {
                 ServerResult::CallToolResult(result) => return Ok(result),
                 ServerResult::InputRequiredResult(asked) => {
                     params.request_state.clone_from(&asked.request_state);
-                    params.input_responses = Some(self.answers(live, asked, cx).await?);
+                    params.input_responses = Some(Box::pin(self.answers(live, asked, cx)).await?);
                 }
                 ServerResult::EmptyResult(_) => return Ok(CallToolResult::success(Vec::new())),
                 _ => return Err(ServiceError::UnexpectedResponse),

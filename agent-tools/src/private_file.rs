@@ -26,6 +26,7 @@ impl PrivateFile {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`] for anything but a plain file of text; [`ErrorKind::TooLarge`]; [`ErrorKind::Io`].
+    #[cfg(feature = "grants")]
     pub(crate) fn read(&self) -> Result<Option<String>> {
         self.text().map_err(|error| self.at(error))
     }
@@ -79,8 +80,15 @@ impl PrivateFile {
         if let Some(directory) = self.path.parent() {
             fs::create_dir_all(directory).map_err(unwritten)?;
         }
+        let beside = self.beside(".lock");
+        // To open a pipe would wait for ever.
+        if fs::metadata(&beside).is_ok_and(|about| !about.is_file()) {
+            let text =
+                format!("beside the file of {what} something stands in the way of its lock; remove it");
+            return Err(Error::new(ErrorKind::InvalidInput, text));
+        }
         // Not truncated: whatever a link there leads to stays as it is.
-        let lock = OpenOptions::new().write(true).create(true).truncate(false).open(self.beside(".lock"));
+        let lock = OpenOptions::new().write(true).create(true).truncate(false).open(beside);
         let lock = lock.map_err(unwritten)?;
         let since = Instant::now();
         while lock.try_lock().is_err() {

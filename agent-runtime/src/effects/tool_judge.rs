@@ -303,7 +303,10 @@ impl Judge<'_> {
         let [tool, touched] = &parts;
         let named = self.site.read(|state| state.run().is_none_or(|run| run.named_by_run));
         let run = named.then(|| self.cx.run());
-        let digest = Digest::of([tool.as_bytes(), call.arguments.as_str().as_bytes(), touched.as_bytes()]);
+        let mut bound_to = vec![tool.as_bytes(), call.arguments.as_str().as_bytes(), touched.as_bytes()];
+        // An answer to a rule is none to a layer, nor one to another reason.
+        bound_to.extend(open.asks.as_deref().map(str::as_bytes));
+        let digest = Digest::of(bound_to);
         let id = ApprovalId::new(self.cx.session(), run, self.seq, self.first + index, digest);
         let Grant { key, covers } = Grant::of(spec, footprint);
         let asks = (self.cx.session(), self.cx.run(), self.cx.agent());

@@ -10,6 +10,7 @@ use entourage_core::{
     event::EffectKey,
     message::Arguments,
     run::{RunContext, ToolCalls},
+    session::SessionState,
     tool::{LayerVerdict, NextCall, Tool, ToolContext, ToolError, ToolInput, ToolLayer, ToolOutput},
 };
 use serde_json::Value;
@@ -67,9 +68,10 @@ struct Passed {
     asks: Option<String>,
 }
 
-/// True if one of the calls has layers to pass.
+/// True if one of the calls has layers to pass, or may have been asked about for one.
 pub(super) fn needs_pass(site: &Site, slots: &[Option<Checked<'_>>]) -> bool {
-    slots.iter().any(|slot| matches!(slot, Some(Checked::Open(open)) if has_layers(site, open.tool)))
+    site.read(SessionState::has_asked)
+        || slots.iter().any(|slot| matches!(slot, Some(Checked::Open(open)) if has_layers(site, open.tool)))
 }
 
 /// Passes the calls of one step, or of one effect of a hand-written agent, through the layers of their tools. Those
@@ -88,21 +90,29 @@ pub(super) async fn pass_all(
         Some(Checked::Open(open)) if has_layers(site, open.tool) => Some(is_once(site, open.tool)),
         _ => None,
     };
-    let mut pasts = match slots.iter().any(|slot| layers_of(slot) == Some(true)) {
+    let is_once = slots.iter().any(|slot| layers_of(slot) == Some(true));
+    let mut pasts = match is_once || site.read(SessionState::has_asked) {
         true => tool_past::of_calls(site, cx, calls, key, recorded).await?,
         false => HashMap::new(),
     };
     let (seq, first) = site.place_of_calls(key);
     for (slot, call) in slots.iter_mut().zip(&calls.calls) {
-        let Some(once) = layers_of(slot) else { continue };
+        let once = layers_of(slot);
         let Some(Checked::Open(open)) = slot else { continue };
-        let passed = match pasts.remove(&call.index).filter(|_| once) {
+        let past = pasts.remove(&call.index);
+        // A question that a layer wanted stays one, whatever layers there are by now.
+        let asked = past.as_ref().and_then(|past| past.asks.clone());
+        let Some(once) = once else {
+            open.asks = asked;
+            continue;
+        };
+        let passed = match past.filter(|_| once) {
             Some(past) => recall(open, past).map_err(Held::refused),
             None => pass(site, &cx.of_call((seq, first + call.index)), open.tool, &mut open.arguments).await,
         };
         match passed {
             Ok(Passed { changed, allowed, asks }) => {
-                (open.changed, open.allowed, open.asks) = (changed, allowed, asks);
+                (open.changed, open.allowed, open.asks) = (changed, allowed, asks.or(asked));
             }
             Err(Held { text, stops }) => {
                 *slot = Some(Checked::Settled { call: open.call, text, denied: stops });

@@ -15,7 +15,7 @@ use rmcp::{
     },
     service::{NotificationContext, RequestContext, RoleClient},
 };
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 
 use super::elicit::{Asker, elicit};
 
@@ -30,6 +30,8 @@ pub(super) struct Client {
     /// Told when the server's tools changed.
     pub(super) changed: Arc<Notify>,
     pub(super) approver: Option<Arc<dyn Approver>>,
+    /// Held while the user is asked.
+    pub(super) asks: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// The calls that run on one connection.
@@ -40,12 +42,15 @@ pub(super) struct Calls(Mutex<HashMap<ProgressToken, Call>>);
 struct Call {
     progress: mpsc::Sender<String>,
     asker: Asker,
+    /// Ends with the call.
+    alive: watch::Receiver<()>,
 }
 
 /// One running call, until this is dropped.
 pub(super) struct Open {
     calls: Arc<Calls>,
     token: ProgressToken,
+    _alive: watch::Sender<()>,
 }
 
 impl Drop for Open {
@@ -62,18 +67,20 @@ impl Calls {
         asker: Asker,
     ) -> (Open, mpsc::Receiver<String>) {
         let (progress, reports) = mpsc::channel(REPORTS);
+        let (sender, alive) = watch::channel(());
         let mut calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        calls.insert(token.clone(), Call { progress, asker });
+        calls.insert(token.clone(), Call { progress, asker, alive });
         drop(calls);
-        (Open { calls: Arc::clone(self), token }, reports)
+        (Open { calls: Arc::clone(self), token, _alive: sender }, reports)
     }
 
     /// The run that a question of the server is about: that of the calls which run now, if they are all of one run.
-    fn asker(&self) -> Option<Asker> {
+    fn asker(&self) -> Option<(Asker, watch::Receiver<()>)> {
         let calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut askers = calls.values().map(|call| &call.asker);
-        let first = askers.next()?;
-        askers.all(|other| other.is_of_run(first)).then(|| first.clone())
+        let mut others = calls.values();
+        let first = others.next()?;
+        let is_one = others.all(|other| other.asker.is_of_run(&first.asker));
+        is_one.then(|| (first.asker.clone(), first.alive.clone()))
     }
 
     fn report(&self, token: &ProgressToken, text: String) {
@@ -102,10 +109,17 @@ impl ClientHandler for Client {
         request: ElicitRequestParams,
         _: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
-        let (Some(approver), Some(asker)) = (&self.approver, self.calls.asker()) else {
+        // One question at a time: a person answers no flood of them.
+        let (Some(approver), Some((asker, mut alive)), Ok(_turn)) =
+            (&self.approver, self.calls.asker(), self.asks.try_lock())
+        else {
             return Ok(ElicitResult::new(ElicitationAction::Decline));
         };
-        Ok(elicit(&self.server, request, &asker, &**approver).await)
+        tokio::select! {
+            answer = elicit(&self.server, request, &asker, &**approver) => Ok(answer),
+            // The call has ended, so nothing is asked for it.
+            _ = alive.changed() => Ok(ElicitResult::new(ElicitationAction::Cancel)),
+        }
     }
 
     async fn on_progress(&self, report: ProgressNotificationParam, _: NotificationContext<RoleClient>) {

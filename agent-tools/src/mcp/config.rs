@@ -1,6 +1,6 @@
 //! Servers from a file `.mcp.json`, as many programs share it.
 
-use std::{collections::BTreeMap, path::Path, time::Duration};
+use std::{collections::BTreeMap, io::Read, path::Path, time::Duration};
 
 use entourage_core::{Error, ErrorKind, Result, bound};
 use serde::Deserialize;
@@ -56,11 +56,13 @@ impl McpServer {
         let path = path.as_ref().to_owned();
         let at = path.display().to_string();
         let read = move || {
-            let size = std::fs::metadata(&path)?.len();
-            if size > LARGEST {
-                return Ok(None);
+            // A pipe would never end, and a device neither.
+            if !std::fs::metadata(&path)?.is_file() {
+                return Err(std::io::Error::other("it is no plain file"));
             }
-            std::fs::read_to_string(&path).map(Some)
+            let mut text = String::new();
+            std::fs::File::open(&path)?.take(LARGEST + 1).read_to_string(&mut text)?;
+            Ok(Some(text).filter(|text| u64::try_from(text.len()).is_ok_and(|size| size <= LARGEST)))
         };
         let text = tokio::task::spawn_blocking(read)
             .await

@@ -17,6 +17,18 @@ const SCHEMA: usize = 256 << 10;
 /// Longest name of a tool that services take.
 const NAME: usize = 64;
 
+/// A server's text without what moves a terminal's cursor, and without what nobody sees: marks of direction, characters
+/// of no width, tags.
+pub(super) fn plain(text: &str) -> String {
+    let hidden = |c: char| {
+        c.is_control() && c != '\n' && c != '\t'
+            || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{feff}' | '\u{200b}'..='\u{200f}')
+            || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{fff9}'..='\u{fffb}')
+            || matches!(c, '\u{e0000}'..='\u{e0fff}')
+    };
+    text.chars().filter(|c| !hidden(*c)).collect()
+}
+
 /// The name of a server's tool. One that services would refuse is changed, with digits of a digest at its end that
 /// keep it apart from others.
 pub(super) fn name_of(server: &str, tool: &str) -> String {
@@ -54,7 +66,7 @@ pub(super) fn spec_of(server: &str, tool: &Tool) -> Option<ToolSpec> {
         fields.insert("type".to_owned(), json!("object"));
     }
     let description = tool.description.as_deref().unwrap_or_default();
-    let description = bound::shortened(description, DESCRIPTION);
+    let description = plain(&bound::shortened(description, DESCRIPTION));
     let hints = tool.annotations.clone().unwrap_or_default();
     let reads = hints.read_only_hint == Some(true);
     let open = if hints.open_world_hint == Some(false) { Access::NONE } else { Access::NETWORK };
@@ -225,6 +237,13 @@ mod tests {
             wide.input_schema = Arc::new(schema.as_object().unwrap().clone());
             assert!(spec_of("s", &wide).is_none());
         }
+    }
+
+    #[test]
+    fn attack_44_nothing_in_a_description_is_hidden() {
+        let text = "Reads.\n\tFast\u{1b}[2J\u{202e}\u{200b}\u{e0041}\u{feff} é 日";
+        let spec = spec_of("s", &tool(json!({"name": "t", "description": text, "inputSchema": {}}))).unwrap();
+        assert_eq!(spec.description(), "Reads.\n\tFast[2J é 日");
     }
 
     #[test]

@@ -21,7 +21,8 @@ use super::{content, pins::Pins, server::McpServer};
 pub(super) struct Declared {
     pub(super) kind: Kind,
     pub(super) spec: ToolSpec,
-    digest: Option<Digest>,
+    /// Of what the server says of it.
+    pub(super) digest: Digest,
     /// What is asked about the tool, if it changed.
     pub(super) layers: Vec<Arc<dyn ToolLayer>>,
 }
@@ -37,21 +38,22 @@ pub(super) enum Kind {
 
 impl Declared {
     /// A tool of the server; `None` if it cannot be offered.
-    pub(super) fn tool(server: &McpServer, pins: &Arc<Pins>, tool: &Tool) -> Option<Self> {
-        let spec = content::spec_of(&server.name, tool)?;
-        let digest = content::digest_of(tool);
-        let mut layers: Vec<Arc<dyn ToolLayer>> = Vec::new();
-        if !pins.holds(&server.name, &tool.name, digest) {
-            layers.push(Arc::new(Changed {
-                pins: Arc::clone(pins),
-                server: server.name.clone(),
-                tool: tool.name.to_string(),
-                digest,
-                is_accepted: AtomicBool::new(false),
-            }));
-        }
-        let spec = timed(spec, server);
-        Some(Self { kind: Kind::Tool(tool.name.to_string()), spec, digest: Some(digest), layers })
+    pub(super) fn tool(server: &McpServer, tool: &Tool) -> Option<Self> {
+        let spec = timed(content::spec_of(&server.name, tool)?, server);
+        let (kind, digest) = (Kind::Tool(tool.name.to_string()), content::digest_of(tool));
+        Some(Self { kind, spec, digest, layers: Vec::new() })
+    }
+
+    /// The same, whose first call is asked about.
+    pub(super) fn asked_about(self, server: &str, pins: &Arc<Pins>) -> Self {
+        let changed = Changed {
+            pins: Arc::clone(pins),
+            server: server.to_owned(),
+            tool: self.spec.name().to_owned(),
+            digest: self.digest,
+            is_accepted: AtomicBool::new(false),
+        };
+        Self { layers: vec![Arc::new(changed)], ..self }
     }
 
     /// The tool that lists and reads the server's resources.
@@ -83,7 +85,8 @@ impl Declared {
     fn own(server: &McpServer, kind: Kind, name: &str, text: String, schema: Value) -> Self {
         let spec = ToolSpec::new(content::name_of(&server.name, name), text, schema);
         let spec = spec.with_access(Access::READ | Access::NETWORK).with_repeat(Repeat::Safe);
-        Self { kind, spec: timed(spec, server), digest: None, layers: Vec::new() }
+        let digest = spec.digest();
+        Self { kind, spec: timed(spec, server), digest, layers: Vec::new() }
     }
 
     pub(super) fn is_same(&self, other: &Self) -> bool {
@@ -116,21 +119,19 @@ impl ToolLayer for Changed {
             return Ok(LayerVerdict::Pass);
         }
         let Self { server, tool, .. } = self;
+        // The answer holds for what the server says now.
+        let now = self.digest.to_string();
+        let now = now.get(..8).unwrap_or(&now);
         Ok(LayerVerdict::Ask(format!(
-            "the MCP server `{server}` says something else of its tool `{tool}` than when it was accepted"
+            "the MCP server `{server}` says something else of its tool `{tool}` than when it was accepted (now {now})"
         )))
-    }
-
-    fn is_once(&self) -> bool {
-        true
     }
 
     async fn around(&self, next: NextCall<'_>) -> Result<ToolOutput, ToolError> {
         // It runs, so whoever was asked has allowed it.
         if !self.is_accepted.swap(true, Ordering::AcqRel) {
-            self.pins.accept(&self.server, &self.tool, self.digest);
             // A file that cannot be written asks again in another process, no less.
-            let _ = self.pins.save(&self.server).await;
+            let _ = self.pins.accept(&self.server, &self.tool, self.digest).await;
         }
         next.run().await
     }

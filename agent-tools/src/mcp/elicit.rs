@@ -11,6 +11,11 @@ use entourage_core::{
 use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema};
 use serde_json::{Map, Value, json};
 
+use super::content;
+
+/// Most fields of a form.
+const FIELDS: usize = 100;
+
 /// The run whose call the server works on.
 #[derive(Debug, Clone)]
 pub(super) struct Asker {
@@ -47,6 +52,11 @@ pub(super) async fn elicit(
     approver: &dyn Approver,
 ) -> ElicitResult {
     let (preview, answer, schema) = match request {
+        ElicitRequestParams::FormElicitationParams { requested_schema, .. }
+            if requested_schema.properties.len() > FIELDS =>
+        {
+            return ElicitResult::new(ElicitationAction::Decline);
+        }
         ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } => {
             (form(&message, &requested_schema), proposal(&requested_schema), Some(requested_schema))
         }
@@ -60,7 +70,7 @@ pub(super) async fn elicit(
         }
         _ => return ElicitResult::new(ElicitationAction::Decline),
     };
-    let preview = bound::shortened(&plain(&preview), bound::TEXT).into_owned();
+    let preview = bound::shortened(&content::plain(&preview), bound::TEXT).into_owned();
     let Ok(arguments) = Arguments::parse(Value::Object(answer.clone()).to_string()) else {
         return ElicitResult::new(ElicitationAction::Decline);
     };
@@ -96,11 +106,6 @@ pub(super) async fn elicit(
         true => ElicitResult::new(ElicitationAction::Decline),
         false => ElicitResult::new(ElicitationAction::Accept).with_content(Value::Object(given)),
     }
-}
-
-/// A server's text without what would move the cursor of a terminal.
-fn plain(text: &str) -> String {
-    text.chars().filter(|c| *c == '\n' || !c.is_control()).collect()
 }
 
 fn fields(schema: &ElicitationSchema) -> BTreeMap<&str, Value> {

@@ -1,6 +1,7 @@
 //! The connection to one server: made, kept, made anew once when it broke, and ended.
 
 use std::{
+    collections::BTreeSet,
     fmt,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
@@ -9,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use entourage_core::{bound, permission::Approver};
+use entourage_core::{Error, bound, permission::Approver};
 use rmcp::{
     model::{ClientRequest, PaginatedRequestParams, PingRequest, SubscriptionFilter, Tool},
     service::{Peer, PeerRequestOptions, RoleClient, RunningService, ServiceError},
@@ -38,6 +39,8 @@ const RELIST: Duration = Duration::from_secs(1);
 /// Most tools of a server, and most pages in which it lists them.
 const TOOLS: usize = 1_000;
 const PAGES: usize = 100;
+/// Bytes of its tools after which no further page is asked for.
+const LISTED: usize = 16 << 20;
 /// Most bytes of a server's instructions.
 const INSTRUCTIONS: usize = 16 << 10;
 
@@ -115,6 +118,11 @@ impl Link {
 
     pub(super) fn state(&self) -> McpState {
         self.shown().state.clone()
+    }
+
+    /// Notes why the connection is of no use.
+    pub(super) fn lose(&self, state: McpState) {
+        self.shown().state = state;
     }
 
     pub(super) fn tools(&self) -> Vec<Arc<Declared>> {
@@ -206,6 +214,7 @@ impl Link {
                 ))
             }
             Err(Failure::Other(reason)) => {
+                let reason = self.server.without_address(&reason);
                 let reason = bound::shortened(&reason, bound::TEXT).into_owned();
                 self.shown().state = McpState::Failed(reason.clone());
                 Err(format!("the MCP server `{name}` cannot be reached: {reason}"))
@@ -220,6 +229,7 @@ impl Link {
             calls: Arc::clone(&calls),
             changed: Arc::clone(&changed),
             approver: self.approver.clone(),
+            asks: Arc::default(),
         };
         let (service, process) = open(&self.server, client).await?;
         let mut live = Live { service, calls, process, heard: Mutex::new(Instant::now()), keeper: None };
@@ -233,7 +243,7 @@ impl Link {
                 });
             }
         };
-        self.offer(live.peer(), listed).await;
+        self.offer(live.peer(), listed).await.map_err(|error| error.to_string())?;
         let ended = live.process.as_ref().map(ServerProcess::watch);
         let keeper = keep(Arc::downgrade(self), live.peer().clone(), changed, ended);
         live.keeper = Some(tokio::spawn(keeper).abort_handle());
@@ -245,13 +255,14 @@ impl Link {
         if peer.peer_info().is_some_and(|info| info.capabilities.tools.is_none()) {
             return Ok(Vec::new());
         }
-        let (mut tools, mut cursor) = (Vec::new(), None);
+        let (mut tools, mut cursor, mut bytes) = (Vec::new(), None, 0_usize);
         for _ in 0..PAGES {
             let page = PaginatedRequestParams::default().with_cursor(cursor);
             let page = peer.list_tools(Some(page)).await?;
+            bytes = bytes.saturating_add(serde_json::to_vec(&page.tools).map_or(0, |text| text.len()));
             tools.extend(page.tools);
             cursor = page.next_cursor;
-            if cursor.is_none() || tools.len() > TOOLS {
+            if cursor.is_none() || tools.len() > TOOLS || bytes > LISTED {
                 break;
             }
         }
@@ -259,7 +270,10 @@ impl Link {
     }
 
     /// Offers what the server listed.
-    async fn offer(&self, peer: &Peer<RoleClient>, listed: Vec<Tool>) {
+    ///
+    /// # Errors
+    /// That the pins cannot be kept: then what was offered before is.
+    async fn offer(&self, peer: &Peer<RoleClient>, listed: Vec<Tool>) -> Result<(), Error> {
         let wanted = |tool: &Tool| {
             self.server.tools.as_ref().is_none_or(|wanted| wanted.iter().any(|name| *name == tool.name))
         };
@@ -267,13 +281,12 @@ impl Link {
         let info = peer.peer_info();
         let count = listed.len();
         let before = self.tools();
-        let mut tools: Vec<Arc<Declared>> = Vec::new();
+        let (mut tools, mut names) = (Vec::new(), BTreeSet::new());
         for tool in listed.into_iter().take(TOOLS) {
-            let declared = Declared::tool(&self.server, &self.pins, &tool);
-            let Some(declared) = declared else { continue };
+            let Some(declared) = Declared::tool(&self.server, &tool) else { continue };
             // The first of a name is the one; another one would be called in its place.
-            if !tools.iter().any(|other| other.spec.name() == declared.spec.name()) {
-                tools.push(same(&before, declared));
+            if names.insert(declared.spec.name().to_owned()) {
+                tools.push(declared);
             }
         }
         let left_out = count.saturating_sub(tools.len());
@@ -294,10 +307,17 @@ impl Link {
                     .iter()
                     .any(|name| super::content::name_of(&self.server.name, name) == declared.spec.name())
             });
-            if is_wanted && !tools.iter().any(|other| other.spec.name() == declared.spec.name()) {
-                tools.push(same(&before, declared));
+            if is_wanted && names.insert(declared.spec.name().to_owned()) {
+                tools.push(declared);
             }
         }
+        let digests = tools.iter().map(|tool| (tool.spec.name().to_owned(), tool.digest)).collect();
+        let changed = self.pins.changed(&self.server.name, digests).await?;
+        let asked = |declared: Declared| match changed.contains(declared.spec.name()) {
+            true => declared.asked_about(&self.server.name, &self.pins),
+            false => declared,
+        };
+        let tools: Vec<_> = tools.into_iter().map(|declared| same(&before, asked(declared))).collect();
         let is_same =
             tools.len() == before.len() && tools.iter().zip(&before).all(|(a, b)| Arc::ptr_eq(a, b));
         {
@@ -309,8 +329,7 @@ impl Link {
         if !is_same {
             self.revision.fetch_add(1, Ordering::Release);
         }
-        // A file that cannot be written asks about a change again, no less.
-        let _ = self.pins.save(&self.server.name).await;
+        Ok(())
     }
 
     /// Ends the connection and the server, and makes no other.
@@ -417,7 +436,8 @@ async fn keep(
         }
         let Some(link) = link.upgrade() else { return };
         if let Ok(Ok(listed)) = timeout(link.server.connect_time(), link.list(&peer)).await {
-            link.offer(&peer, listed).await;
+            // Where the pins cannot be kept, a call of a tool that changed is refused.
+            let _ = link.offer(&peer, listed).await;
         }
         drop(link);
         sleep(RELIST).await;

@@ -92,7 +92,8 @@ impl McpServer {
         let name = name.into();
         let wrong = |why: &str| {
             let text = format!("the address of the MCP server `{name}` {why}");
-            Error::new(ErrorKind::Config, text).with("url", url)
+            // The address itself may hold a secret.
+            Error::new(ErrorKind::Config, text)
         };
         let parsed = Url::parse(url).map_err(|error| wrong("cannot be read").caused_by(error))?;
         if !matches!(parsed.scheme(), "http" | "https") {
@@ -197,6 +198,16 @@ impl McpServer {
         &self.name
     }
 
+    /// A text in which errors may have named the address, whose query may be a secret, without it.
+    pub(super) fn without_address(&self, text: &str) -> String {
+        let Reach::Http { url, .. } = &self.reach else { return text.to_owned() };
+        let text = text.replace(url.as_str(), "its address");
+        match url.query().filter(|query| !query.is_empty()) {
+            Some(query) => text.replace(query, "…"),
+            None => text,
+        }
+    }
+
     /// Checks the names of servers that are started together.
     ///
     /// # Errors
@@ -282,8 +293,11 @@ mod tests {
         let error =
             McpServer::http("b", "https://h.example").unwrap().with_header("x", "sk-5\n").unwrap_err();
         assert!(!format!("{error:?} {error}").contains("sk-5"));
-        for url in ["ftp://x.example", "x", "http://me:pw@x.example", "file:///etc/passwd", "http://"] {
-            assert!(McpServer::http("b", url).is_err(), "{url}");
+        for url in ["ftp://x.example", "x", "http://me:sk-6@x.example", "file:///etc/passwd", "http://"] {
+            let error = McpServer::http("b", url).unwrap_err();
+            assert!(!format!("{error:?} {error}").contains("sk-6"), "{url}");
         }
+        let told = http.without_address("error for url (https://h.example/mcp?key=sk-3) or /mcp?key=sk-3");
+        assert_eq!(told, "error for url (its address) or /mcp?…");
     }
 }

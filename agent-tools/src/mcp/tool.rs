@@ -19,7 +19,7 @@ use rmcp::{
 use serde_json::{Map, Value};
 
 use super::{
-    content,
+    McpState, content,
     declared::{Declared, Kind},
     elicit::{Asker, elicit},
     link::{Link, Live},
@@ -48,19 +48,11 @@ impl Tool for RemoteTool {
         let Value::Object(arguments) = input.arguments else {
             return Err(ToolError::tell("the arguments are no object"));
         };
-        let live = self.link.live().await.map_err(ToolError::Tell)?;
-        // What was judged is what the server said then.
-        if !self.link.is_current(&self.declared) {
-            return Err(ToolError::tell(
-                "the server changed this tool meanwhile; look at it again before you call it",
-            ));
-        }
+        let live = self.live().await?;
         match self.perform(&live, &arguments, cx).await {
-            Err(ServiceError::TransportClosed | ServiceError::TransportSend(_))
-                if self.declared.spec.repeat() == Repeat::Safe =>
-            {
+            Err(ServiceError::TransportClosed) if self.declared.spec.repeat() == Repeat::Safe => {
                 // Once more, on another connection.
-                let live = self.link.live().await.map_err(ToolError::Tell)?;
+                let live = self.live().await?;
                 Box::pin(self.perform(&live, &arguments, cx)).await.map_err(|error| self.told(&error))
             }
             other => other.map_err(|error| self.told(&error)),
@@ -73,6 +65,17 @@ impl Tool for RemoteTool {
 }
 
 impl RemoteTool {
+    /// The connection, on which the tool is still what was judged.
+    async fn live(&self) -> Result<Arc<Live>, ToolError> {
+        let live = self.link.live().await.map_err(ToolError::Tell)?;
+        match self.link.is_current(&self.declared) {
+            true => Ok(live),
+            false => Err(ToolError::tell(
+                "the server changed this tool meanwhile; look at it again before you call it",
+            )),
+        }
+    }
+
     async fn perform(
         &self,
         live: &Live,
@@ -152,7 +155,11 @@ impl RemoteTool {
                 let text = bound::shortened(&error.message, bound::TEXT);
                 format!("the MCP server `{server}` refused the call: {text} (code {})", error.code.0)
             }
-            ServiceError::TransportClosed | ServiceError::TransportSend(_) => format!(
+            error if error.is_authorization_required() => {
+                self.link.lose(McpState::NeedsAuth);
+                format!("the MCP server `{server}` needs a login; the user has to give this program its key")
+            }
+            ServiceError::TransportClosed => format!(
                 "the MCP server `{server}` ended while the call ran, so its outcome is unknown; find out before you \
                  repeat it"
             ),

@@ -30,7 +30,7 @@ async fn run(mcp: &Mcp, calls: usize, decisions: &[Decision]) -> usize {
         let pending = runtime.pending().await.unwrap().remove(0);
         let Waiting::Approval(question) = pending.waits_for else { panic!("{pending:?}") };
         assert!(
-            question.rule.contains("the MCP server `fake` says something else of its tool `echo`"),
+            question.rule.contains("the MCP server `fake` says something else of its tool `mcp_fake_echo`"),
             "{question:?}"
         );
         let Some(decision) = decisions.get(asked) else { return asked + 1 };

@@ -216,6 +216,10 @@ pub use entourage_tools::shell;
 #[cfg(feature = "project")]
 pub use entourage_tools::project;
 
+/// Folders of instructions that models load when a task needs them.
+#[cfg(feature = "skills")]
+pub use entourage_tools::skills;
+
 /// Tools of MCP servers.
 #[cfg(feature = "mcp")]
 pub use entourage_tools::mcp;

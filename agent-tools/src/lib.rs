@@ -12,6 +12,7 @@
 //! | `project` | `project` | no tools: facts about a project for prompt templates, gathered from the machine |
 //! | `sandbox` | `sandbox` | no tools: commands that Landlock or bubblewrap confines |
 //! | `shell` | `shell` | `bash`, `job_output`, `job_kill`: command lines, read before they run |
+//! | `skills` | `skills` | `skill`: instructions that models load when a task needs them |
 //! | `web` | `web` | `fetch`, `web_fetch`, `web_search`, `download`: the web by a guarded client |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -39,6 +40,8 @@ pub mod project;
 pub mod sandbox;
 #[cfg(feature = "shell")]
 pub mod shell;
+#[cfg(feature = "skills")]
+pub mod skills;
 #[cfg(any(feature = "mcp", feature = "web"))]
 mod tls;
 #[cfg(feature = "web")]

@@ -1,6 +1,6 @@
 //! Every tool of the library through the suite for tools.
 
-#![cfg(all(feature = "fs", feature = "mcp", feature = "shell", feature = "web", unix))]
+#![cfg(all(feature = "fs", feature = "mcp", feature = "shell", feature = "skills", feature = "web", unix))]
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -37,6 +37,7 @@ use entourage_tools::{
     fs::Workspace,
     mcp::Mcp,
     shell::Shell,
+    skills::Skills,
     web::{SearchResult, SearchService, Web},
 };
 use serde_json::json;
@@ -44,7 +45,7 @@ use serde_json::json;
 type Shared = Vec<Arc<dyn Tool>>;
 
 /// The types that are tools, by the files that they are in, and the tools that the suites below make of them.
-const TYPES: [(&str, &[&str]); 13] = [
+const TYPES: [(&str, &[&str]); 14] = [
     ("agent-runners/src/agent_tool.rs", &["agent"]),
     ("agent-runners/src/external.rs", &["outside", "question"]),
     ("agent-runners/src/from_fn.rs", &["echo", "count"]),
@@ -53,6 +54,7 @@ const TYPES: [(&str, &[&str]); 13] = [
     ("agent-tools/src/mcp/tool.rs", &["mcp_fake_echo", "mcp_fake_wait"]),
     ("agent-tools/src/shell/bash.rs", &["bash"]),
     ("agent-tools/src/shell/job.rs", &["job_kill", "job_output"]),
+    ("agent-tools/src/skills/tool.rs", &["skill"]),
     ("agent-tools/src/web/download.rs", &["download"]),
     ("agent-tools/src/web/fetch.rs", &["fetch"]),
     ("agent-tools/src/web/read.rs", &["web_fetch"]),
@@ -84,6 +86,17 @@ fn files_with_history(histories: &Path) -> impl Fn(&Path) -> Shared + Send + Syn
 
 fn shell(directory: &Path) -> Shared {
     Shell::open(directory).unwrap().tools()
+}
+
+/// The directory as a skill, with the files in it.
+fn skills(directory: &Path) -> Shared {
+    let name = directory.file_name().unwrap().to_str().unwrap();
+    let text = format!("---\nname: {name}\ndescription: Text files.\n---\nRead them.\n");
+    std::fs::write(directory.join("SKILL.md"), text).unwrap();
+    let read = Skills::read([directory.parent().unwrap()]);
+    let read = tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(read)).unwrap();
+    assert_eq!((read.iter().count(), read.problems().len()), (1, 0), "{read:?}");
+    vec![read.relative_to(directory).tool()]
 }
 
 fn web(directory: &Path) -> Shared {
@@ -179,6 +192,10 @@ fn suites(histories: &Path) -> Vec<Conformance> {
         conformance("job_output", shell).with_fuzzed_calls(60),
         conformance("job_kill", shell).after("bash", job).call(json!({"id": "001"})).with_fuzzed_calls(0),
         conformance("job_kill", shell).with_fuzzed_calls(60),
+        conformance("skill", skills)
+            .call(json!({"name": "inside"}))
+            .call(json!({"name": "inside", "file": "src/deep/note.md"}))
+            .call(json!({"name": "inside", "file": "big.txt"})),
         conformance("fetch", web)
             .call(json!({ "url": page(0) }))
             .call(json!({ "url": page(0), "format": "text", "timeout": 5 }))

@@ -1,0 +1,97 @@
+//! A `SKILL.md` and its checks; texts as they may stand in a prompt. Pure.
+
+use super::front_matter::Document;
+
+/// Most bytes of a `SKILL.md`.
+pub(super) const LARGEST: usize = 256 << 10;
+/// Most characters of a name, and of a description.
+const NAME: usize = 64;
+const DESCRIPTION: usize = 1_024;
+/// Most characters of a text from outside that a problem repeats.
+const ECHO: usize = 80;
+
+/// A skill as its file describes it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Described<'a> {
+    pub(super) name: String,
+    /// One line without control characters.
+    pub(super) description: String,
+    pub(super) body: &'a str,
+}
+
+/// Reads the `SKILL.md` of the folder with this name. The error says what to do, and in which line.
+pub(super) fn read<'a>(folder: &str, content: &'a [u8]) -> Result<Described<'a>, String> {
+    if content.len() > LARGEST {
+        return Err("the file is larger than 256 KiB; move parts of it to files beside it".to_owned());
+    }
+    let text = std::str::from_utf8(content).ok().filter(|text| !text.contains('\0'));
+    let text = text.ok_or("the file is no UTF-8 text; save it as UTF-8")?;
+    let Document { name, description, body } =
+        Document::parse(text).map_err(|flaw| format!("line {}: {}", flaw.line, flaw.text))?;
+    check_name(&name.text, folder).map_err(|text| format!("line {}: {text}", name.line))?;
+    let length = description.text.trim().chars().count();
+    let shown = line(&description.text);
+    if shown.is_empty() {
+        return Err(format!(
+            "line {}: the description is empty; say when the skill is of use",
+            description.line
+        ));
+    }
+    if length > DESCRIPTION {
+        return Err(format!(
+            "line {}: the description has {length} characters; at most 1,024 are allowed, so shorten it",
+            description.line
+        ));
+    }
+    Ok(Described { name: name.text, description: shown, body })
+}
+
+fn check_name(name: &str, folder: &str) -> Result<(), String> {
+    let is_word = |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric());
+    let shown = echo(name);
+    if name.len() > NAME || !name.split('-').all(is_word) {
+        return Err(format!(
+            "`{shown}` is no name for a skill; use at most 64 letters and digits of ASCII, with single hyphens between \
+             them"
+        ));
+    }
+    if name != folder {
+        return Err(format!(
+            "the name is `{shown}` and the folder is `{}`; give both the same",
+            echo(folder)
+        ));
+    }
+    Ok(())
+}
+
+/// A text from outside as one harmless line: white space is a single space, and characters that nobody sees are left
+/// out, since a model reads them.
+pub(super) fn line(text: &str) -> String {
+    let words = text
+        .split(|c: char| c.is_whitespace() || c.is_control())
+        .map(|word| word.chars().filter(|c| !is_invisible(*c)).collect::<String>());
+    words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+/// The beginning of [`line`].
+pub(super) fn echo(text: &str) -> String {
+    shortened(&line(text), ECHO)
+}
+
+/// The first characters of a text, with a mark where more follow.
+pub(super) fn shortened(text: &str, most: usize) -> String {
+    let mut kept: String = text.chars().take(most).collect();
+    if text.chars().nth(most).is_some() {
+        kept.push('…');
+    }
+    kept
+}
+
+/// Characters of no width, of direction and of tags, and variants of others.
+fn is_invisible(c: char) -> bool {
+    matches!(c,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}'
+        | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}'
+        | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}'
+        | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
+}

@@ -128,7 +128,7 @@ impl PrivateFile {
 
     /// The error for contents that are something else.
     pub(crate) fn invalid(&self, error: &dyn std::fmt::Display) -> Error {
-        Error::new(ErrorKind::InvalidInput, format!("these are no {}: {error}", self.what))
+        self.at(Error::new(ErrorKind::InvalidInput, format!("these are no {}: {error}", self.what)))
     }
 
     fn too_large(&self) -> Error {
@@ -138,6 +138,8 @@ impl PrivateFile {
     }
 
     fn at(&self, error: Error) -> Error {
-        error.with("path", self.path.display().to_string())
+        // That the contents are wrong is told with it already.
+        let has_path = error.context().any(|(name, _)| name == "path");
+        if has_path { error } else { error.with("path", self.path.display().to_string()) }
     }
 }

@@ -22,10 +22,10 @@ use std::{
     },
 };
 
-use entourage_core::tool::{Access, Tool, ToolError, ToolInput, ToolSpec, Toolset};
+use entourage_core::tool::{Access, Tool, ToolError, ToolInput, ToolSpec, Tools, Toolset};
 use entourage_macros::tool;
 use entourage_runners::{
-    AgentTool, ReactAgent, TodoTool, external,
+    AgentTool, ReactAgent, TodoTool, ToolsetExt, external,
     from_fn::{from_fn, typed},
     question,
 };
@@ -45,8 +45,9 @@ use serde_json::json;
 type Shared = Vec<Arc<dyn Tool>>;
 
 /// The types that are tools, by the files that they are in, and the tools that the suites below make of them.
-const TYPES: [(&str, &[&str]); 14] = [
+const TYPES: [(&str, &[&str]); 15] = [
     ("agent-runners/src/agent_tool.rs", &["agent"]),
+    ("agent-runners/src/deferred/tools.rs", &["find_tools", "use_tool"]),
     ("agent-runners/src/external.rs", &["outside", "question"]),
     ("agent-runners/src/from_fn.rs", &["echo", "count"]),
     ("agent-runners/src/todo_tool.rs", &["todos"]),
@@ -235,6 +236,15 @@ fn suites_of_servers(tools: Shared) -> Vec<Conformance> {
     ]
 }
 
+/// A deferred tool, with the two by which it is found and called.
+fn many() -> Shared {
+    let echo = |input: ToolInput| async move { Ok(input.arguments["text"].to_string()) };
+    let schema = json!({"type": "object", "properties": {"text": {"type": "string"}}});
+    let spec = ToolSpec::new("words", "Counts words.", schema).with_access(Access::NONE);
+    let tools = Tools::new([Arc::new(from_fn(spec, echo)) as Arc<dyn Tool>]).unwrap().deferred().tools();
+    tools.iter().cloned().collect()
+}
+
 /// The suites of tools that are made of a program's code.
 fn suites_of_made_tools() -> Vec<Conformance> {
     #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -262,6 +272,11 @@ fn suites_of_made_tools() -> Vec<Conformance> {
             (typed("count", "Counts.", Access::NONE, |Text { text }: Text| async move { Ok(text.len()) }),)
         })
         .call(text()),
+        conformance("find_tools", move |_| many())
+            .call(json!({"query": "count words"}))
+            .with_fuzzed_calls(60),
+        // It stands for calls of others, and runs none itself.
+        conformance("use_tool", move |_| many()).with_fuzzed_calls(0),
         conformance("outside", move |_| (external(spec("outside")),)).call(text()),
         conformance("repeat", |_| (repeat,)).call(text()),
     ]

@@ -102,3 +102,47 @@ async fn attack_43_a_question_of_a_layer_outlives_its_process_and_its_layer() {
         }
     }
 }
+
+#[tokio::test]
+async fn attack_43_a_question_of_a_layer_is_answered_by_a_person_also_where_the_layer_is_gone() {
+    let (store, write) = (memory(), Write::new().idempotent());
+    let agent = agent(provider(&["a"]).model()).tool(write.clone()).build().unwrap();
+    let session = on(&store, Policy::allow_all()).tool_layer(Layer::new(ask)).build().session();
+    session.start(&agent, "Go").outcome().await.unwrap();
+    let later = on(&store, Policy::allow_all()).build();
+    let session = later.open(session.id()).await.unwrap();
+    let outcome = session.resume(&agent).outcome().await.unwrap();
+    assert!(matches!(outcome.status, Status::Paused(_)), "{outcome}");
+    assert_eq!(write.paths(), [""; 0]);
+    decide(&later, Decision::Allow).await;
+    assert!(session.resume(&agent).outcome().await.unwrap().is_completed());
+    assert_eq!(write.paths(), ["a"]);
+}
+
+#[tokio::test]
+async fn attack_43_an_answer_holds_for_the_reason_that_it_was_asked_for() {
+    fn other(_: &mut Value) -> LayerVerdict {
+        LayerVerdict::Ask("for another reason".to_owned())
+    }
+    // Asked by a rule, or by a layer for one reason; by now a layer asks for another one.
+    for first in [None, Some(ask as Before)] {
+        let (store, write) = (memory(), Write::new().idempotent());
+        let agent = agent(provider(&["a"]).model()).tool(write.clone()).build().unwrap();
+        let mut before = on(&store, Policy::new().ask("write"));
+        if let Some(layer) = first {
+            before = before.tool_layer(Layer::new(layer));
+        }
+        let before = before.build();
+        let session = before.session();
+        session.start(&agent, "Go").outcome().await.unwrap();
+        decide(&before, Decision::Allow).await;
+        let later = on(&store, Policy::new().ask("write")).tool_layer(Layer::new(other)).build();
+        let session = later.open(session.id()).await.unwrap();
+        let outcome = session.resume(&agent).outcome().await.unwrap();
+        assert!(matches!(outcome.status, Status::Paused(_)), "{first:?}: {outcome}");
+        assert_eq!(write.paths(), [""; 0]);
+        decide(&later, Decision::Allow).await;
+        session.resume(&agent).outcome().await.unwrap();
+        assert_eq!(write.paths(), ["a"]);
+    }
+}

@@ -99,3 +99,26 @@ async fn a_second_tool_of_a_name_is_left_out() {
     assert_eq!(echo(&mcp).await.as_deref(), Ok("hi"));
     assert!(crate::state(&mcp).to_string().ends_with("13 tools, 1 left out"));
 }
+
+#[tokio::test]
+async fn attack_43_a_call_is_not_repeated_at_a_server_that_says_something_else() {
+    let (notes, mcp) = one("changed_by_death").await;
+    let error = call(&mcp, "mcp_fake_echo", json!({"text": "secret"})).await.unwrap_err();
+    assert!(error.contains("changed this tool meanwhile"), "{error}");
+    assert_eq!(fake::notes(notes.path(), "called"), ["echo"], "the second life was not asked");
+    assert_eq!(run(&mcp, 1, &[Decision::Deny]).await, 1);
+}
+
+#[tokio::test]
+async fn attack_43_another_tool_under_an_offered_name_is_asked_about() {
+    let (notes, mcp) = one("changing").await;
+    assert_eq!(call(&mcp, "mcp_fake_resources", json!({})).await.as_deref(), Ok("x://1 (one): The first."));
+    call(&mcp, "mcp_fake_change", json!({})).await.unwrap();
+    eventually("the change is known", || description(&mcp).starts_with("Sends")).await;
+    let provider = ScriptedProvider::by_history().calls([("mcp_fake_resources", json!({}))]).text("Done.");
+    let agent = ReactAgent::builder("a", provider.model()).toolset(mcp.clone()).build().unwrap();
+    let runtime = Runtime::builder().policy(Policy::allow_all()).build();
+    let outcome = runtime.session().start(&agent, "Go").outcome().await.unwrap();
+    assert!(matches!(outcome.status, Status::Paused(_)), "{outcome}");
+    assert!(!fake::notes(notes.path(), "called").contains(&"resources".to_owned()));
+}

@@ -10,7 +10,7 @@ use entourage_core::{
 use entourage_tools::mcp::Mcp;
 use serde_json::{Value, json};
 
-use crate::{call, fake};
+use crate::{call, eventually, fake};
 
 /// Answers each question with the same, and notes it.
 #[derive(Debug, Clone)]
@@ -70,4 +70,44 @@ async fn a_question_of_a_server_goes_to_the_approver() {
 async fn without_an_approver_a_server_is_told_that_nobody_answers() {
     // It said that it cannot ask, so a server that asks nevertheless is declined.
     assert_eq!(answer(None).await, json!({"action": "decline"}));
+}
+
+/// Never answers, and notes its questions and their ends.
+#[derive(Debug, Clone, Default)]
+struct Silent(Arc<Mutex<(usize, usize)>>);
+
+struct Asking(Silent);
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.0.0.lock().unwrap().1 += 1;
+    }
+}
+
+#[async_trait]
+impl Approver for Silent {
+    async fn decide(&self, _: &ApprovalRequest) -> Result<Decision> {
+        self.0.lock().unwrap().0 += 1;
+        let _asking = Asking(self.clone());
+        std::future::pending().await
+    }
+}
+
+#[tokio::test]
+async fn a_flood_of_questions_is_one_question_which_ends_with_its_call() {
+    let (notes, desk) = (tempfile::tempdir().unwrap(), Silent::default());
+    let server = fake::server("fake", "asks_often", notes.path());
+    let mcp = Mcp::builder().servers([server]).approver(desk.clone()).start().unwrap();
+    mcp.ready().await;
+    let asked = tokio::spawn({
+        let mcp = mcp.clone();
+        async move { call(&mcp, "mcp_fake_ask", json!({})).await }
+    });
+    let answered =
+        |action: &str| fake::notes(notes.path(), "answered").iter().filter(|it| it.contains(action)).count();
+    eventually("all but one are declined", || answered("decline") == 49).await;
+    assert_eq!(*desk.0.lock().unwrap(), (1, 0));
+    asked.abort();
+    eventually("the question ends", || answered("cancel") == 1).await;
+    assert_eq!(*desk.0.lock().unwrap(), (1, 1));
 }

@@ -1,4 +1,5 @@
-//! The client that the protocol's conformance suite starts: connects to the address that it is given, and calls each tool.
+//! The client that the protocol's conformance suite starts: connects to the address that it is given, and calls each
+//! tool.
 //!
 //! ```text
 //! conformance client --command "target/debug/examples/mcp_conformance --initialize" --scenario tools_call

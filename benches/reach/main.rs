@@ -1,8 +1,8 @@
-//! The costs of what reaches beyond the own files, beside the library that each part uses: a call of an MCP server's tool
-//! over stdio beside rmcp's own client, and a page of 1 MB as Markdown beside htmd.
+//! The costs of what reaches beyond the own files, beside the library that each part uses: a call of an MCP server's
+//! tool over stdio beside rmcp's own client, and a page of 1 MB as Markdown beside htmd.
 //!
-//! `cargo bench -p entourage-benches --bench reach`; `-- --test` runs each part small. Each figure is the median of pairs
-//! taken in turns.
+//! `cargo bench -p entourage-benches --bench reach`; `-- --test` runs each part small. Each figure is the median of
+//! pairs taken in turns.
 
 #![allow(
     clippy::cast_precision_loss,

@@ -98,6 +98,13 @@ pub mod provider {
     pub use entourage_runtime::cosine;
 }
 
+/// Questions that several agents look into side by side.
+pub mod research {
+    pub use entourage_runners::research::{
+        Complexity, Research, ResearchProgress, ResearchTask, Researcher, TaskTiers,
+    };
+}
+
 /// One prompt to one outcome.
 pub mod run {
     pub use entourage_core::run::{

@@ -7,6 +7,7 @@ use crate::{
     ReactAgent,
     autonomy::{criteria, discriminator, judge},
     react::{self, ReactBuilder},
+    research,
 };
 
 /// Versions of the instructions; raised whenever their words change.
@@ -117,5 +118,5 @@ pub fn prompts() -> Vec<Instructions> {
         criteria::built_in(),
         discriminator::built_in(),
     ];
-    own.into_iter().chain(built_in_prompts()).collect()
+    own.into_iter().chain(research::prompts()).chain(built_in_prompts()).collect()
 }

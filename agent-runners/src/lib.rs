@@ -5,6 +5,7 @@
 //! | [`DualAgent`] | an executor, and a checker that alone may complete the task |
 //! | [`Autonomy`] | one agent at the level of checking that its session's mode names |
 //! | [`TaskGraph`](graph::TaskGraph) | tasks that depend on each other, side by side where they may |
+//! | [`Research`](research::Research) | a question, divided among agents that only look |
 //!
 //! Each is an [`Agent`](entourage_core::agent::Agent): it runs in a session, resumes after a crash, and can be a node,
 //! a tool or a member of any other.
@@ -42,6 +43,7 @@ mod loops;
 mod person;
 mod question;
 mod react;
+pub mod research;
 mod todo_tool;
 mod turn;
 pub mod typed;

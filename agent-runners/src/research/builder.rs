@@ -10,10 +10,11 @@ use entourage_core::{
     run::Limits,
     tool::Tool,
 };
-use entourage_runtime::check_agent_name;
+use entourage_runtime::{Session, check_agent_name};
 
 use super::{
     Researcher,
+    cache::{self, Cache, Likeness},
     plan::{self, Plan},
 };
 use crate::{ReactAgent, react::IntoTools};
@@ -48,8 +49,8 @@ const TASK_TIME: Duration = Duration::from_secs(600);
 /// with [`StopReason::Tasks`](entourage_core::run::StopReason::Tasks).
 ///
 /// Each task's beginning and end is recorded as a [`ResearchProgress`](crate::research::ResearchProgress). A resumed
-/// run goes on with the agents that had not ended. A cancel reaches all of them. If an agent pauses, for an approval
-/// for example, the others end first, and then the research pauses.
+/// run goes on with the agents that had not ended. A cancel reaches all of them. The research pauses once every agent
+/// at work waits, for an approval for example.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
@@ -74,13 +75,18 @@ const TASK_TIME: Duration = Duration::from_secs(600);
 ///
 /// [`Outcome::failed`]: entourage_core::run::Outcome::failed
 #[derive(Clone)]
-pub struct Research(pub(super) Arc<Inner>);
+pub struct Research {
+    pub(super) inner: Arc<Inner>,
+    /// True if the cache is not asked.
+    pub(super) anew: bool,
+}
 
 pub(super) struct Inner {
     pub(super) name: String,
     pub(super) planner: Option<Arc<dyn Agent>>,
     /// The agent of each kind, and the bounds of a task of it.
     pub(super) agents: BTreeMap<Researcher, (Arc<dyn Agent>, BudgetLimits)>,
+    pub(super) cache: Option<Cache>,
 }
 
 impl Research {
@@ -94,13 +100,21 @@ impl Research {
             tools: Vec::new(),
             agents: BTreeMap::new(),
             limits: BudgetLimits::none().with_time(TASK_TIME),
+            cache: None,
+            likeness: Arc::new(cache::by_words),
         }
+    }
+
+    /// Returns the same research, which looks into each question anew, whatever its cache holds. What it finds is kept.
+    #[must_use]
+    pub fn refreshing(&self) -> Self {
+        Self { anew: true, ..self.clone() }
     }
 }
 
 impl fmt::Debug for Research {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Research").field("name", &self.0.name).finish_non_exhaustive()
+        f.debug_struct("Research").field("name", &self.inner.name).finish_non_exhaustive()
     }
 }
 
@@ -113,6 +127,8 @@ pub struct ResearchBuilder {
     tools: Vec<Arc<dyn Tool>>,
     agents: BTreeMap<Researcher, Arc<dyn Agent>>,
     limits: BudgetLimits,
+    cache: Option<Session>,
+    likeness: Likeness,
 }
 
 impl ResearchBuilder {
@@ -148,6 +164,24 @@ impl ResearchBuilder {
         self
     }
 
+    /// Keeps reports in `session`, one session for each project, and answers a question that is like one of the last
+    /// hour with its report and the age of that, without a model call. Only reports without a failed task are kept.
+    /// [`Research::refreshing`] does not ask the cache. Default: no cache.
+    ///
+    /// The session is the cache's alone: a research that runs in it, or below it, is refused with
+    /// [`ErrorKind::Config`](entourage_core::ErrorKind::Config).
+    pub fn cache(mut self, session: &Session) -> Self {
+        self.cache = Some(session.clone());
+        self
+    }
+
+    /// Sets the likeness of two questions, from 0 to 1; those of at least 0.85 are alike. Default: the cosine of their
+    /// sets of words.
+    pub fn likeness(mut self, likeness: impl Fn(&str, &str) -> f64 + Send + Sync + 'static) -> Self {
+        self.likeness = Arc::new(likeness);
+        self
+    }
+
     /// Builds the research.
     ///
     /// # Errors
@@ -164,7 +198,9 @@ impl ResearchBuilder {
             };
             agents.insert(kind, bounded);
         }
-        Ok(Research(Arc::new(Inner { name: self.name, planner, agents })))
+        let cache = self.cache.map(|session| Cache::new(session, self.likeness)).transpose()?;
+        let inner = Arc::new(Inner { name: self.name, planner, agents, cache });
+        Ok(Research { inner, anew: false })
     }
 }
 

@@ -4,6 +4,7 @@
 //! decides nothing else. It must not touch files or the web: the tools are the program's.
 
 mod builder;
+mod cache;
 mod kind;
 mod plan;
 mod progress;

@@ -24,7 +24,7 @@ const AT_ONCE: usize = 10;
 #[async_trait]
 impl Agent for Research {
     fn name(&self) -> &str {
-        &self.0.name
+        &self.inner.name
     }
 
     fn description(&self) -> &str {
@@ -37,24 +37,39 @@ impl Agent for Research {
             name: name.into(),
             agent: Arc::clone(agent),
         };
-        let planner = self.0.planner.iter().map(|planner| part(PLANNER, planner));
-        planner.chain(self.0.agents.iter().map(|(kind, (agent, _))| part(kind.name(), agent))).collect()
+        let planner = self.inner.planner.iter().map(|planner| part(PLANNER, planner));
+        let agents = self.inner.agents.iter().map(|(kind, (agent, _))| part(kind.name(), agent));
+        let tools = self.inner.cache.iter().map(|cache| AgentPart::Tools(cache.tools().clone()));
+        planner.chain(agents).chain(tools).collect()
     }
 
     async fn run(&self, task: Task, cx: &RunContext) -> Result<Outcome> {
         let prompt = task.prompt.text();
         plan::check_prompt(&prompt)?;
-        let tasks = self.plan(&prompt, cx).await?;
-        Ok(aggregate(&self.work(tasks, cx).await?))
+        let Some(cache) = &self.inner.cache else { return self.look(&prompt, cx).await };
+        cache.check(cx)?;
+        if !self.anew
+            && let Some(report) = cache.recall(&prompt, cx).await?
+        {
+            return Ok(Outcome::completed(report));
+        }
+        let outcome = self.look(&prompt, cx).await?;
+        cache.keep(&prompt, &outcome, cx).await?;
+        Ok(outcome)
     }
 }
 
 impl Research {
+    async fn look(&self, prompt: &str, cx: &RunContext) -> Result<Outcome> {
+        let tasks = self.plan(prompt, cx).await?;
+        Ok(aggregate(&self.work(tasks, cx).await?))
+    }
+
     /// Returns the tasks: the planner's, or those of the words if it has no plan.
     ///
     /// The planner is a child, so that its end is recorded, a failure too: a resumed run has the same tasks.
     async fn plan(&self, prompt: &str, cx: &RunContext) -> Result<Vec<ResearchTask>> {
-        let Some(planner) = &self.0.planner else { return Ok(plan::by_words(prompt)) };
+        let Some(planner) = &self.inner.planner else { return Ok(plan::by_words(prompt)) };
         let spawn = Spawn::new(Arc::clone(planner), prompt).with_part(PLANNER).with_scope(Scope::read_only());
         let child = start(spawn, cx).await?;
         let (_, outcome) = next_end(vec![child], cx).await?;
@@ -97,7 +112,7 @@ impl Research {
     }
 
     fn spawn(&self, task: &ResearchTask) -> Result<Spawn> {
-        let (agent, limits) = self.0.agents.get(&task.kind).ok_or_else(unexpected)?;
+        let (agent, limits) = self.inner.agents.get(&task.kind).ok_or_else(unexpected)?;
         let given = Task::new(task.prompt.as_str()).with_budget(*limits);
         Ok(Spawn::new(Arc::clone(agent), given).with_part(task.kind.name()).with_scope(task.kind.scope()))
     }

@@ -9,5 +9,6 @@
 )]
 
 mod bounds;
+mod cache;
 mod plans;
 mod worker;

@@ -147,7 +147,7 @@ pub mod tool {
         ToolError, ToolInput, ToolLayer, ToolOutput, ToolSpec, Tools, Toolset, schema_of,
     };
     pub use entourage_runners::{
-        Combined, Question, QuestionKind, ToolsetExt, external,
+        Combined, Question, QuestionKind, ToolsetExt, agentic_fetch, external,
         from_fn::{from_fn, typed},
         layered, question,
     };

@@ -35,6 +35,7 @@ mod combined;
 mod deferred;
 mod dual;
 mod external;
+mod fetch_tool;
 pub mod from_fn;
 pub mod graph;
 mod kept;
@@ -56,6 +57,7 @@ pub use autonomy::{
 pub use combined::{Combined, ToolsetExt};
 pub use dual::{DualAgent, DualBuilder};
 pub use external::external;
+pub use fetch_tool::agentic_fetch;
 pub use layered::layered;
 pub use person::person;
 pub use question::{Question, QuestionKind, question};

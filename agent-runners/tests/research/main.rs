@@ -10,5 +10,6 @@
 
 mod bounds;
 mod cache;
+mod fetch;
 mod plans;
 mod worker;

@@ -1,8 +1,14 @@
 //! Research, killed at every point: no agent that ended runs again, and the plan stays the same.
 
-use entourage_core::{Result, tool::Access};
+use std::sync::Arc;
+
+use entourage_core::{
+    Result,
+    permission::Decision,
+    tool::{Access, Repeat},
+};
 use entourage_runners::{
-    ReactAgent,
+    ReactAgent, agentic_fetch,
     research::{Research, Researcher},
 };
 use entourage_runtime::permission::Policy;
@@ -48,6 +54,34 @@ fn ai08_research_killed_at_every_point_runs_no_agent_twice() {
             "research run_finished completed",
         ],
     );
+}
+
+#[test]
+fn ai08_research_whose_agents_wait_for_approval() {
+    let scenario = Scenario::new("research-approval", research).prompt("What of pears and plums?");
+    let scenario = scenario
+        .decide("view", Decision::Allow)
+        .runtime(|builder| builder.policy(Policy::allow_all().ask("view")).checkpoint_every(3));
+    let facts = ["file-searcher approval_decided Allow", "research run_finished completed"];
+    survives(&scenario, &facts);
+}
+
+/// An agent that has another one read a page.
+fn fetching(life: &Life) -> Result<ReactAgent> {
+    let page = life.tool(FakeTool::new("web_fetch").access(Access::NETWORK).repeat(Repeat::Safe));
+    let reads = ScriptedProvider::by_history().call("web_fetch", json!({})).text("1.91.");
+    let fetch = agentic_fetch(life.model(&reads.model()), move || Ok(((), vec![Arc::clone(&page)])));
+    let asks = json!({"prompt": "Which version?", "url": "https://a.example"});
+    let asks = ScriptedProvider::by_history().call("agentic_fetch", asks).text("It is 1.91.");
+    ReactAgent::builder("lead", life.model(&asks.model())).tools(vec![life.tool(fetch)]).build()
+}
+
+#[test]
+fn cf01_a_fetch_killed_at_every_point_goes_on_with_its_agent() {
+    let scenario = Scenario::new("agentic-fetch", fetching).prompt("Which version is it?");
+    let scenario = scenario.runtime(|builder| builder.policy(Policy::allow_all()).checkpoint_every(3));
+    let facts = ["lead/fetch tool_finished web_fetch", "lead tool_finished agentic_fetch false"];
+    survives(&scenario, &facts);
 }
 
 #[test]

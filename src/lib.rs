@@ -98,6 +98,13 @@ pub mod provider {
     pub use entourage_runtime::cosine;
 }
 
+/// Questions that several agents look into side by side.
+pub mod research {
+    pub use entourage_runners::research::{
+        Complexity, Research, ResearchProgress, ResearchTask, Researcher, TaskTiers,
+    };
+}
+
 /// One prompt to one outcome.
 pub mod run {
     pub use entourage_core::run::{
@@ -140,7 +147,7 @@ pub mod tool {
         ToolError, ToolInput, ToolLayer, ToolOutput, ToolSpec, Tools, Toolset, schema_of,
     };
     pub use entourage_runners::{
-        Combined, Question, QuestionKind, ToolsetExt, external,
+        Combined, Question, QuestionKind, ToolsetExt, agentic_fetch, external,
         from_fn::{from_fn, typed},
         layered, question,
     };

@@ -136,32 +136,6 @@ impl AgentTool {
         self.spec = self.spec.with_timeout(limit);
         self
     }
-
-    /// Returns the tool result for the outcome of the agent's run.
-    fn result(&self, outcome: &Outcome, cx: &ToolContext<'_>) -> Result<ToolOutput, ToolError> {
-        let name = self.agent.name();
-        let answer = outcome.text.trim();
-        let problem = match &outcome.status {
-            Status::Completed if answer.is_empty() => {
-                return Ok(ToolOutput::error(format!("the agent `{name}` ended without an answer")));
-            }
-            Status::Completed => return Ok(ToolOutput::text(outcome.text.clone())),
-            Status::Cancelled if cx.cancellation().is_cancelled() => {
-                return Err(ToolError::Fatal(Error::cancelled()));
-            }
-            Status::Cancelled => "was cancelled before it was finished".to_owned(),
-            Status::Stopped(reason) => format!("was stopped before it was finished: {reason}"),
-            Status::Failed(error) => format!("failed: {}", error.message),
-            Status::Paused(pause) => return Err(ToolError::Fatal(Error::paused(pause.clone()))),
-            other => format!("ended without an answer: {other}"),
-        };
-        let said = if answer.is_empty() {
-            String::new()
-        } else {
-            format!("\nWhat it had to say by then:\n{answer}")
-        };
-        Ok(ToolOutput::error(format!("the agent `{name}` {problem}{said}")))
-    }
 }
 
 #[derive(Deserialize)]
@@ -187,7 +161,7 @@ impl Tool for AgentTool {
             ));
         }
         let outcome = cx.run_agent(Arc::clone(&self.agent), prompt, self.scope.clone()).await?;
-        let output = self.result(&outcome, cx)?;
+        let output = result(self.agent.name(), &outcome, cx)?;
         let session = cx.child_session().map_err(ToolError::Fatal)?;
         Ok(output.with_metadata(json!({ "agent": self.agent.name(), "session": session })))
     }
@@ -201,4 +175,26 @@ impl fmt::Debug for AgentTool {
             .field("scope", &self.scope)
             .finish_non_exhaustive()
     }
+}
+
+/// Returns the tool result for the outcome of the run of the agent `name`.
+pub(crate) fn result(name: &str, outcome: &Outcome, cx: &ToolContext<'_>) -> Result<ToolOutput, ToolError> {
+    let answer = outcome.text.trim();
+    let problem = match &outcome.status {
+        Status::Completed if answer.is_empty() => {
+            return Ok(ToolOutput::error(format!("the agent `{name}` ended without an answer")));
+        }
+        Status::Completed => return Ok(ToolOutput::text(outcome.text.clone())),
+        Status::Cancelled if cx.cancellation().is_cancelled() => {
+            return Err(ToolError::Fatal(Error::cancelled()));
+        }
+        Status::Cancelled => "was cancelled before it was finished".to_owned(),
+        Status::Stopped(reason) => format!("was stopped before it was finished: {reason}"),
+        Status::Failed(error) => format!("failed: {}", error.message),
+        Status::Paused(pause) => return Err(ToolError::Fatal(Error::paused(pause.clone()))),
+        other => format!("ended without an answer: {other}"),
+    };
+    let said =
+        if answer.is_empty() { String::new() } else { format!("\nWhat it had to say by then:\n{answer}") };
+    Ok(ToolOutput::error(format!("the agent `{name}` {problem}{said}")))
 }

@@ -6,7 +6,9 @@ use entourage_runtime::context::built_in_prompts;
 use crate::{
     ReactAgent,
     autonomy::{criteria, discriminator, judge},
+    fetch_tool,
     react::{self, ReactBuilder},
+    research,
 };
 
 /// Versions of the instructions; raised whenever their words change.
@@ -116,6 +118,7 @@ pub fn prompts() -> Vec<Instructions> {
         judge::built_in(),
         criteria::built_in(),
         discriminator::built_in(),
+        fetch_tool::instructions(),
     ];
-    own.into_iter().chain(built_in_prompts()).collect()
+    own.into_iter().chain(research::prompts()).chain(built_in_prompts()).collect()
 }

@@ -5,6 +5,7 @@
 //! | [`DualAgent`] | an executor, and a checker that alone may complete the task |
 //! | [`Autonomy`] | one agent at the level of checking that its session's mode names |
 //! | [`TaskGraph`](graph::TaskGraph) | tasks that depend on each other, side by side where they may |
+//! | [`Research`](research::Research) | a question, divided among agents that only look |
 //!
 //! Each is an [`Agent`](entourage_core::agent::Agent): it runs in a session, resumes after a crash, and can be a node,
 //! a tool or a member of any other.
@@ -34,6 +35,7 @@ mod combined;
 mod deferred;
 mod dual;
 mod external;
+mod fetch_tool;
 pub mod from_fn;
 pub mod graph;
 mod kept;
@@ -42,6 +44,7 @@ mod loops;
 mod person;
 mod question;
 mod react;
+pub mod research;
 mod todo_tool;
 mod turn;
 pub mod typed;
@@ -54,6 +57,7 @@ pub use autonomy::{
 pub use combined::{Combined, ToolsetExt};
 pub use dual::{DualAgent, DualBuilder};
 pub use external::external;
+pub use fetch_tool::agentic_fetch;
 pub use layered::layered;
 pub use person::person;
 pub use question::{Question, QuestionKind, question};

@@ -11,6 +11,7 @@ mod faulty;
 mod guarded;
 mod leave;
 mod person;
+mod research;
 mod talk;
 mod typed;
 

@@ -29,6 +29,7 @@ mod similar;
 mod snapshots;
 mod sniff;
 mod stop;
+mod temporary;
 mod text;
 mod tool;
 mod view;
@@ -40,6 +41,7 @@ mod tests;
 #[cfg(feature = "shell")]
 pub(crate) use places::Places;
 pub use snapshots::FileSnapshots;
+pub use temporary::TemporaryWorkspace;
 pub use workspace::Workspace;
 
 use std::sync::Arc;

@@ -1,0 +1,261 @@
+//! Reports that are kept for a time, so that the same question need not be looked into again.
+//!
+//! They are recorded values of a session of their own. A research reads and writes them by two tools, so that its own
+//! record holds what it was answered, and a resumed run is answered the same.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use entourage_core::{
+    Error, ErrorKind, Result, Timestamp,
+    agent::Agent,
+    event::{Envelope, Record, weigh_plain},
+    run::{Outcome, RunContext, Task},
+    tool::{Access, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec, Tools},
+};
+use entourage_runtime::Session;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+/// Least likeness of two questions with the same answer.
+const ALIKE: f64 = 0.85;
+
+/// Time for which a report is used.
+const FRESH: Duration = Duration::from_secs(3_600);
+
+/// Most bytes of a question and its report: a tool's result of more would be cut.
+const LONGEST: usize = 200 << 10;
+
+/// Most events of the session that are read for a question, newest first. One report has about six.
+const WINDOW: u64 = 6_000;
+
+const RECALL: &str = "research_recall";
+const KEEP: &str = "research_keep";
+
+/// The likeness of two questions, from 0 to 1.
+pub(super) type Likeness = Arc<dyn Fn(&str, &str) -> f64 + Send + Sync>;
+
+/// The cache as the tools of a research.
+pub(super) struct Cache {
+    session: Session,
+    tools: Tools,
+}
+
+impl Cache {
+    pub(super) fn new(session: Session, likeness: Likeness) -> Result<Self> {
+        let question = json!({ "type": "string" });
+        let spec = |name: &str, description: &str, keys: &[&str]| {
+            let properties: serde_json::Map<_, _> =
+                keys.iter().map(|key| ((*key).to_owned(), question.clone())).collect();
+            let schema = json!({ "type": "object", "properties": properties, "required": keys });
+            // Asked for by the runner alone, of its own reports.
+            ToolSpec::new(name, description, schema).with_access(Access::NONE).with_repeat(Repeat::Idempotent)
+        };
+        let recall = Recall {
+            spec: spec(RECALL, "Returns the report on a question like this one.", &["question"]),
+            session: session.clone(),
+            likeness,
+        };
+        let keep = Keep {
+            spec: spec(KEEP, "Keeps the report on a question.", &["question", "report"]),
+            session: session.clone(),
+        };
+        let tools = Tools::new([Arc::new(recall) as Arc<dyn Tool>, Arc::new(keep)])?;
+        Ok(Self { session, tools })
+    }
+
+    pub(super) fn tools(&self) -> &Tools {
+        &self.tools
+    }
+
+    /// Checks that the run is not within the cache's own session, where a report would wait for the run to end.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] if it is.
+    pub(super) fn check(&self, cx: &RunContext) -> Result<()> {
+        let rest = cx.session().as_str().strip_prefix(self.session.id().as_str());
+        if rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '$'])) {
+            let text = "the cache of the research is the session that it runs in; give it a session of its own, one \
+                        for each project";
+            return Err(Error::new(ErrorKind::Config, text));
+        }
+        Ok(())
+    }
+
+    /// Returns the report that is kept for a question like this one, if there is one. A cache that cannot be read has
+    /// none.
+    ///
+    /// # Errors
+    /// Those of the effect: a cancel, a pause, a store's error.
+    pub(super) async fn recall(&self, question: &str, cx: &RunContext) -> Result<Option<String>> {
+        let found = cx.call_tool(&self.tools, RECALL, &json!({ "question": question })).await?;
+        let report = found.to_text();
+        Ok(Some(report).filter(|report| !found.is_error && !report.is_empty()))
+    }
+
+    /// Keeps a report, if it is complete. One that cannot be kept is no failure of the research.
+    ///
+    /// # Errors
+    /// Those of the effect.
+    pub(super) async fn keep(&self, question: &str, outcome: &Outcome, cx: &RunContext) -> Result<()> {
+        let complete = outcome.is_completed() && outcome.failed.is_empty();
+        if complete && question.len() + outcome.text.len() <= LONGEST {
+            let kept = json!({ "question": question, "report": outcome.text });
+            cx.call_tool(&self.tools, KEEP, &kept).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns the likeness of two texts as the cosine of their sets of words, in small letters.
+pub(super) fn by_words(a: &str, b: &str) -> f64 {
+    let words = |text: &str| -> BTreeSet<String> {
+        let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+        words.map(str::to_lowercase).collect()
+    };
+    let (a, b) = (words(a), words(b));
+    // Texts have far fewer words than a float can count.
+    let count = |count: usize| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
+    let both = count(a.len()) * count(b.len());
+    if both > 0.0 { count(a.intersection(&b).count()) / both.sqrt() } else { 0.0 }
+}
+
+/// A report in the session of the cache.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct KeptReport {
+    question: String,
+    report: String,
+}
+
+impl Record for KeptReport {
+    const KIND: &'static str = "research.report";
+
+    fn summary(&self) -> String {
+        format!("report on: {}", self.question)
+    }
+
+    fn weigh(&self) -> Result<usize> {
+        weigh_plain(self)
+    }
+}
+
+/// Returns the best report and its age: the most alike, the newest of several that are. Reports that are too old count
+/// as absent, and so do values that cannot be read.
+fn best(
+    question: &str,
+    events: &[Envelope],
+    now: Timestamp,
+    likeness: &Likeness,
+) -> Option<(Arc<KeptReport>, Duration)> {
+    let mut best: Option<(f64, Arc<KeptReport>, Duration)> = None;
+    for envelope in events {
+        let Ok(Some(kept)) = envelope.event.record::<KeptReport>() else { continue };
+        let age = now.since(envelope.at);
+        if age >= FRESH {
+            continue;
+        }
+        let alike = likeness(question, &kept.question);
+        // Oldest first: a later one of the same likeness wins. No comparison holds for a number that is none.
+        if alike >= ALIKE && best.as_ref().is_none_or(|(most, ..)| alike >= *most) {
+            best = Some((alike, kept, age));
+        }
+    }
+    best.map(|(_, kept, age)| (kept, age))
+}
+
+struct Recall {
+    spec: ToolSpec,
+    session: Session,
+    likeness: Likeness,
+}
+
+#[derive(Deserialize)]
+struct Asked {
+    question: String,
+}
+
+#[async_trait]
+impl Tool for Recall {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    async fn call(&self, input: ToolInput, cx: &ToolContext<'_>) -> Result<ToolOutput, ToolError> {
+        let Asked { question } = input.parse()?;
+        let newest = self.session.head().await.map_err(|error| told(&error))?.seq;
+        let events = match self.session.events(newest.saturating_sub(WINDOW), usize::MAX).await {
+            Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+            events => events.map_err(|error| told(&error))?,
+        };
+        // The result is recorded: a resumed run does not read the clock again.
+        let found = best(&question, &events, cx.run().effects().time(), &self.likeness);
+        let text = found.map_or_else(String::new, |(kept, age)| {
+            format!("{}\n\n(This was found {} seconds ago.)", kept.report, age.as_secs())
+        });
+        Ok(ToolOutput::text(text))
+    }
+}
+
+struct Keep {
+    spec: ToolSpec,
+    session: Session,
+}
+
+#[async_trait]
+impl Tool for Keep {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    async fn call(&self, input: ToolInput, _: &ToolContext<'_>) -> Result<ToolOutput, ToolError> {
+        let kept: KeptReport = input.parse()?;
+        let question = kept.question.clone();
+        self.session.start(Keeper(kept), question).outcome().await.map_err(|error| told(&error))?;
+        Ok(ToolOutput::text("kept"))
+    }
+}
+
+/// A failure of the cache is one of the tool, and no failure of the research.
+fn told(error: &Error) -> ToolError {
+    ToolError::tell(format!("the cache of the research does not work: {error}"))
+}
+
+/// The agent of a run that records one report.
+struct Keeper(KeptReport);
+
+#[async_trait]
+impl Agent for Keeper {
+    fn name(&self) -> &str {
+        "research-cache"
+    }
+
+    async fn run(&self, _: Task, cx: &RunContext) -> Result<Outcome> {
+        cx.record(self.0.clone())?;
+        Ok(Outcome::completed("kept"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::by_words;
+
+    #[test]
+    fn ai10_the_likeness_of_questions_is_that_of_their_sets_of_words() {
+        let four_of_five = 4.0 / 20_f64.sqrt();
+        for (a, b, expected) in [
+            ("How do leases work?", "how do LEASES work", 1.0),
+            ("work leases how do", "How do leases work, do they?", four_of_five),
+            ("a b", "c d", 0.0),
+            ("", "a", 0.0),
+            ("", "", 0.0),
+            ("?!", "…", 0.0),
+            ("Größe", "GRÖSSE größe", 1.0 / 2_f64.sqrt()),
+        ] {
+            let (there, back) = (by_words(a, b), by_words(b, a));
+            assert!(
+                (there - expected).abs() < 1e-12 && there.to_bits() == back.to_bits(),
+                "{a} {b}: {there}"
+            );
+        }
+    }
+}

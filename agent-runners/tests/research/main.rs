@@ -1,0 +1,15 @@
+//! Research in sessions: what runs at once, how each task may end, and what is told of it.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test may panic, in its helpers too"
+)]
+
+mod bounds;
+mod cache;
+mod fetch;
+mod plans;
+mod worker;

@@ -25,7 +25,7 @@ use std::{
 use entourage_core::tool::{Access, Tool, ToolError, ToolInput, ToolSpec, Tools, Toolset};
 use entourage_macros::tool;
 use entourage_runners::{
-    AgentTool, ReactAgent, TodoTool, ToolsetExt, external,
+    AgentTool, ReactAgent, TodoTool, ToolsetExt, agentic_fetch, external,
     from_fn::{from_fn, typed},
     question,
 };
@@ -45,10 +45,11 @@ use serde_json::json;
 type Shared = Vec<Arc<dyn Tool>>;
 
 /// The types that are tools, by the files that they are in, and the tools that the suites below make of them.
-const TYPES: [(&str, &[&str]); 15] = [
+const TYPES: [(&str, &[&str]); 16] = [
     ("agent-runners/src/agent_tool.rs", &["agent"]),
     ("agent-runners/src/deferred/tools.rs", &["find_tools", "use_tool"]),
     ("agent-runners/src/external.rs", &["outside", "question"]),
+    ("agent-runners/src/fetch_tool.rs", &["agentic_fetch"]),
     ("agent-runners/src/from_fn.rs", &["echo", "count"]),
     ("agent-runners/src/todo_tool.rs", &["todos"]),
     ("agent-tools/src/fs/tool.rs", &["edit", "glob", "grep", "ls", "multiedit", "undo", "view", "write"]),
@@ -63,11 +64,12 @@ const TYPES: [(&str, &[&str]); 15] = [
     ("", &["repeat"]),
 ];
 
-/// Files with types that pass calls on to a tool, or that take an agent's answer in place of work.
-const OTHERS: [&str; 4] = [
+/// Files with types that pass calls on to a tool, that take an agent's answer in place of work, or that no model is shown.
+const OTHERS: [&str; 5] = [
     "agent-runners/src/autonomy/complete.rs",
     "agent-runners/src/combined.rs",
     "agent-runners/src/layered.rs",
+    "agent-runners/src/research/cache.rs",
     "agent-runners/src/typed/rule.rs",
 ];
 
@@ -214,10 +216,18 @@ fn suites(histories: &Path) -> Vec<Conformance> {
             .with_fuzzed_calls(8),
         conformance("todos", |_| (TodoTool::new(),))
             .call(json!({"todos": [{"content": "Look", "status": "pending", "active_form": "Looking"}]})),
+        conformance("agentic_fetch", |_| (reader(),))
+            .call(json!({"prompt": "Which version?"}))
+            .with_fuzzed_calls(60),
         conformance("agent", |_| (agent(),)).call(json!({"prompt": "Where?"})).with_fuzzed_calls(60),
         conformance("question", |_| (question(),))
             .call(json!({"questions": [{"text": "May I?", "kind": "yes_no", "options": []}]})),
     ]
+}
+
+fn reader() -> impl Tool {
+    let answers = ScriptedProvider::by_history().text("It is 1.91.");
+    agentic_fetch(answers.model(), || Ok(((), Vec::new())))
 }
 
 fn agent() -> AgentTool {

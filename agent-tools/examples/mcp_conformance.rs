@@ -25,7 +25,7 @@ use serde_json::{Map, Value, json};
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let url = std::env::args().last().filter(|url| url.starts_with("http"));
+    let url = std::env::args().next_back().filter(|url| url.starts_with("http"));
     let usage = || Error::new(ErrorKind::InvalidInput, "usage: mcp_conformance [--initialize] URL");
     let mut server = McpServer::http("suite", &url.ok_or_else(usage)?)?;
     if std::env::args().any(|word| word == "--initialize") {

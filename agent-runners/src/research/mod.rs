@@ -1,6 +1,6 @@
 //! Research: a question becomes tasks, which agents that only look work on side by side.
 //!
-//! [`plan`] makes the tasks and [`report`] the answer, both pure. [`run`] drives: it spawns, waits and records, and
+//! `plan` makes the tasks and `report` the answer, both pure. `run` drives: it spawns, waits and records, and
 //! decides nothing else. It must not touch files or the web: the tools are the program's.
 
 mod builder;

@@ -64,7 +64,8 @@ const TYPES: [(&str, &[&str]); 16] = [
     ("", &["repeat"]),
 ];
 
-/// Files with types that pass calls on to a tool, that take an agent's answer in place of work, or that no model is shown.
+/// Files with types that pass calls on to a tool, that take an agent's answer in place of work, or that no model is
+/// shown.
 const OTHERS: [&str; 5] = [
     "agent-runners/src/autonomy/complete.rs",
     "agent-runners/src/combined.rs",

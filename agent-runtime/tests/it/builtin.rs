@@ -18,13 +18,20 @@ use serde_json::json;
 use crate::common::{agent, memory, open_runtime, runtime_on, settled, stored};
 
 /// Changes with the words of a prompt, as its version then must.
-const RELEASED: [&str; 8] = [
+const RELEASED: [&str; 15] = [
     "entourage/coder@1#",
     "entourage/task@1#",
     "entourage/plan@1#",
     "entourage/judge@1#",
     "entourage/criteria@1#",
     "entourage/discriminator@1#",
+    "entourage/fetch@1#",
+    "entourage/research-plan@1#",
+    "entourage/file-searcher@1#",
+    "entourage/pattern-finder@1#",
+    "entourage/dependency-mapper@1#",
+    "entourage/doc-reader@1#",
+    "entourage/web-searcher@1#",
     "entourage/title@1#",
     "entourage/summary@1#",
 ];

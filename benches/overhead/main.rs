@@ -29,6 +29,7 @@ use std::{
 };
 
 use criterion::Criterion;
+use entourage_benches::median;
 use entourage_runtime::{AgentExt, Runtime};
 use futures_util::StreamExt;
 use serde_json::json;
@@ -156,11 +157,6 @@ impl Pair {
     fn least_ratio(&self) -> f64 {
         least(&self.ours) / least(&self.floor)
     }
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }
 
 fn least(values: &[f64]) -> f64 {

@@ -30,6 +30,7 @@ use entourage::{
     tool::{Access, Tools, Toolset, typed},
     web::Web,
 };
+use entourage_benches::median;
 use entourage_core::{
     agent::Agent,
     run::{Outcome, RunContext, Task},
@@ -49,11 +50,6 @@ use tokio::{process::Command, runtime::Runtime as Tokio};
 
 /// Set for the process that is the server.
 const SERVES: &str = "ENTOURAGE_BENCH_SERVES";
-
-fn median(mut samples: Vec<f64>) -> f64 {
-    samples.sort_by(f64::total_cmp);
-    samples[samples.len() / 2]
-}
 
 /// A server with one tool that gives its text back.
 struct Echo;

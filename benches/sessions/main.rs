@@ -32,6 +32,7 @@ use std::{
 
 use criterion::Criterion;
 use entourage::store::{Durability, SqliteStore};
+use entourage_benches::median;
 use entourage_core::SessionId;
 use million::Medium;
 use tokio::runtime::Runtime as Tokio;
@@ -51,11 +52,6 @@ fn id(text: &str) -> SessionId {
 
 async fn sqlite(path: &Path, durability: Durability) -> SqliteStore {
     SqliteStore::builder(path).durability(durability).build().await.unwrap()
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }
 
 /// The median over pairs of samples taken in turns, so that a slow moment of the machine hits both sides.

@@ -16,6 +16,7 @@ use entourage::{
     testkit::{ScriptedProvider, run_tool},
     tool::{Footprint, ToolSpec},
 };
+use entourage_benches::median;
 use grep_regex::RegexMatcherBuilder;
 use grep_searcher::{BinaryDetection, SearcherBuilder, sinks::UTF8};
 use ignore::WalkBuilder;
@@ -23,11 +24,6 @@ use serde_json::json;
 use tokio::runtime::Runtime as Tokio;
 
 const LINE: &str = "the quick brown fox jumps over the lazy dog, again and again and again\n";
-
-fn median(mut samples: Vec<f64>) -> f64 {
-    samples.sort_by(f64::total_cmp);
-    samples[samples.len() / 2]
-}
 
 fn seconds(work: impl FnOnce()) -> f64 {
     let start = Instant::now();

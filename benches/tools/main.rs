@@ -23,6 +23,7 @@ use std::{
 
 use criterion::Criterion;
 use entourage::sandbox::{Backend, Sandbox};
+use entourage_benches::median;
 use tokio::{process::Command, runtime::Runtime as Tokio};
 
 /// A program that ends at once, so that its start is all there is.
@@ -58,8 +59,7 @@ async fn difference(sandbox: &Sandbox, pairs: usize) -> f64 {
         let (floor, ours) = (bare().await, confined(sandbox).await);
         differences.push((ours.as_secs_f64() - floor.as_secs_f64()) * 1_000.0);
     }
-    differences.sort_by(f64::total_cmp);
-    differences[differences.len() / 2]
+    median(differences)
 }
 
 fn show(tokio: &Tokio, sandboxes: &[(&str, Sandbox)]) {

@@ -26,6 +26,7 @@ use std::{
 };
 
 use criterion::Criterion;
+use entourage_benches::median;
 use rustix::time::{ClockId, clock_gettime};
 use server::{Script, Server};
 use tokio::runtime::Runtime as Tokio;
@@ -99,11 +100,6 @@ fn cpu_seconds(work: impl FnOnce()) -> f64 {
     let before = cpu();
     work();
     (cpu() - before).as_secs_f64()
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }
 
 /// The median over pairs of samples taken in turns, so that a slow moment of the machine hits both sides.

@@ -9,7 +9,6 @@
 )]
 
 mod calls;
-mod crash;
 mod hand;
 mod judged;
 mod names;

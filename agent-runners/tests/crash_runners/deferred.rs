@@ -11,26 +11,16 @@ use entourage_runners::{AgentTool, ReactAgent, ToolsetExt};
 use entourage_runtime::permission::Policy;
 use entourage_testkit::{
     FakeTool, ScriptedProvider,
-    crash::{self, Life, Medium, Scenario},
+    crash::{Life, Scenario},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::of;
+use crate::survives;
 
-fn memory() -> Medium {
-    Medium::memory()
-        .tokio(|| tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build())
-}
-
-/// Asserts that the undisturbed run has each of `facts`; then kills it everywhere.
-fn survives(scenario: &Scenario, facts: &[&str]) {
-    let undisturbed = format!("{:?}", crash::expected(scenario, &memory()).unwrap());
-    for fact in facts {
-        assert!(undisturbed.contains(fact), "{fact}: {undisturbed}");
-    }
-    let report = crash::run(scenario, &memory());
-    println!("{report}");
-    report.assert();
+/// The arguments of a call of a deferred tool.
+fn of(name: &str, arguments: impl Into<Value>) -> Value {
+    let arguments: Value = arguments.into();
+    json!({ "name": name, "arguments": arguments })
 }
 
 /// These tools, deferred, and each of them watched; so are the two that find and call them.

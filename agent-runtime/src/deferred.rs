@@ -9,7 +9,7 @@ use entourage_core::{
     event::plain_line,
     message::{Arguments, Message, Part, ToolCall},
     permission::Scope,
-    tool::{Tool, ToolSpec, Tools},
+    tool::{ToolSpec, Tools},
 };
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -44,11 +44,15 @@ impl Written<'_> {
     }
 }
 
+/// True for a call of a tool that calls deferred ones.
+fn is_of_caller(offered: &Tools, call: &ToolCall) -> bool {
+    offered.get(&call.name).is_some_and(|tool| tool.spec().calls_deferred())
+}
+
 /// Returns the call of the real tool that `call` stands for; `None` for any other call, and for one that names no
 /// deferred tool.
 pub(crate) fn resolved(offered: &Tools, call: &ToolCall) -> Option<ToolCall> {
-    let calls_deferred = |tool: &Arc<dyn Tool>| tool.spec().calls_deferred();
-    if call.malformed.is_some() || !offered.get(&call.name).is_some_and(calls_deferred) {
+    if call.malformed.is_some() || !is_of_caller(offered, call) {
         return None;
     }
     let (name, arguments) = Written::read(&call.arguments)?;
@@ -59,8 +63,7 @@ pub(crate) fn resolved(offered: &Tools, call: &ToolCall) -> Option<ToolCall> {
 /// Returns a message with the calls that `message` stands for, at the same places; `None` when it stands for itself.
 pub(crate) fn all_resolved(offered: &Tools, message: &Message) -> Option<Arc<Message>> {
     // Most messages have no such call, and cost no allocation.
-    let is_other = |call: &ToolCall| offered.get(&call.name).is_some_and(|tool| tool.spec().calls_deferred());
-    if !message.tool_calls().any(is_other) {
+    if !message.tool_calls().any(|call| is_of_caller(offered, call)) {
         return None;
     }
     let calls: Vec<_> = message.tool_calls().map(|call| (call, resolved(offered, call))).collect();

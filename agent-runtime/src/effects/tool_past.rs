@@ -51,12 +51,14 @@ pub(super) async fn of_calls(
     recorded: bool,
 ) -> Result<HashMap<usize, Past>> {
     let mut pasts = HashMap::new();
+    let (session, (seq, first)) = (cx.session(), site.place_of_calls(key));
     let was_judged = match key {
         Some(_) => recorded,
+        // A step that begins in this life has no record yet: its reply is the newest event.
+        None if site.journal.seq() == seq => false,
         None => calls.calls.iter().any(|call| call.started) || site.read(SessionState::has_asked),
     };
     let Some(store) = site.journal.store.as_ref().filter(|_| was_judged) else { return Ok(pasts) };
-    let (session, (seq, first)) = (cx.session(), site.place_of_calls(key));
     // The question's part of the id of a question is another one.
     let asked: HashMap<_, _> = calls
         .calls

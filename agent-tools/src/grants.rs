@@ -87,10 +87,10 @@ impl GrantFile {
 impl Held {
     fn read(file: &PrivateFile) -> Result<Self> {
         let seen = seen(&file.path);
-        let entries: Entries = match file.read()? {
-            Some(text) => toml::from_str(&text).map_err(|error| file.invalid(&error))?,
-            None => Entries::default(),
-        };
+        let entries: Entries = file.read(|text| match text {
+            Some(text) => toml::from_str(&text).map_err(|error| file.invalid(&error)),
+            None => Ok(Entries::default()),
+        })?;
         Ok(Self { seen, keys: entries.grant.into_iter().map(|entry| entry.key).collect() })
     }
 }

@@ -22,13 +22,14 @@ pub(crate) struct PrivateFile {
 }
 
 impl PrivateFile {
-    /// The text of the file; `None` if there is none.
+    /// What `parse` makes of the text of the file, or of `None` if there is none.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] for anything but a plain file of text; [`ErrorKind::TooLarge`]; [`ErrorKind::Io`].
+    /// [`ErrorKind::InvalidInput`] for anything but a plain file of text; [`ErrorKind::TooLarge`]; [`ErrorKind::Io`];
+    /// those of `parse`.
     #[cfg(feature = "grants")]
-    pub(crate) fn read(&self) -> Result<Option<String>> {
-        self.text().map_err(|error| self.at(error))
+    pub(crate) fn read<T>(&self, parse: impl FnOnce(Option<String>) -> Result<T>) -> Result<T> {
+        self.text().and_then(parse).map_err(|error| self.at(error))
     }
 
     fn text(&self) -> Result<Option<String>> {
@@ -128,7 +129,7 @@ impl PrivateFile {
 
     /// The error for contents that are something else.
     pub(crate) fn invalid(&self, error: &dyn std::fmt::Display) -> Error {
-        self.at(Error::new(ErrorKind::InvalidInput, format!("these are no {}: {error}", self.what)))
+        Error::new(ErrorKind::InvalidInput, format!("these are no {}: {error}", self.what))
     }
 
     fn too_large(&self) -> Error {
@@ -138,8 +139,6 @@ impl PrivateFile {
     }
 
     fn at(&self, error: Error) -> Error {
-        // That the contents are wrong is told with it already.
-        let has_path = error.context().any(|(name, _)| name == "path");
-        if has_path { error } else { error.with("path", self.path.display().to_string()) }
+        error.with("path", self.path.display().to_string())
     }
 }

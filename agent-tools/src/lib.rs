@@ -28,6 +28,8 @@ pub mod fs;
 mod grants;
 #[cfg(feature = "hooks")]
 mod hooks;
+#[cfg(any(feature = "mcp", feature = "skills"))]
+mod invisible;
 #[cfg(feature = "mcp")]
 pub mod mcp;
 #[cfg(any(feature = "grants", feature = "mcp"))]

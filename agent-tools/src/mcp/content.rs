@@ -11,6 +11,8 @@ use rmcp::model::{
 };
 use serde_json::{Value, json};
 
+use crate::invisible::is_invisible;
+
 /// Most bytes of a description, and of a schema as JSON.
 const DESCRIPTION: usize = 16 << 10;
 const SCHEMA: usize = 256 << 10;
@@ -21,10 +23,7 @@ const NAME: usize = 64;
 /// of no width, tags.
 pub(super) fn plain(text: &str) -> String {
     let hidden = |c: char| {
-        c.is_control() && c != '\n' && c != '\t'
-            || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{feff}' | '\u{200b}'..='\u{200f}')
-            || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{fff9}'..='\u{fffb}')
-            || matches!(c, '\u{e0000}'..='\u{e0fff}')
+        c.is_control() && c != '\n' && c != '\t' || matches!(c, '\u{2028}' | '\u{2029}') || is_invisible(c)
     };
     text.chars().filter(|c| !hidden(*c)).collect()
 }

@@ -89,6 +89,11 @@ impl Declared {
         Self { kind, spec: timed(spec, server), digest, layers: Vec::new() }
     }
 
+    /// True if one of these names of the server's tools is offered under its name.
+    pub(super) fn is_among<'n>(&self, server: &str, tools: impl IntoIterator<Item = &'n String>) -> bool {
+        tools.into_iter().any(|tool| content::name_of(server, tool) == self.spec.name())
+    }
+
     pub(super) fn is_same(&self, other: &Self) -> bool {
         (&self.kind, self.digest, &self.spec) == (&other.kind, other.digest, &other.spec)
             && self.layers.len() == other.layers.len()

@@ -12,7 +12,7 @@ use std::{
 
 use entourage_core::{Error, bound, permission::Approver};
 use rmcp::{
-    model::{ClientRequest, PaginatedRequestParams, PingRequest, SubscriptionFilter, Tool},
+    model::{ClientRequest, PaginatedRequestParams, PingRequest, ServerPeerInfo, SubscriptionFilter, Tool},
     service::{Peer, PeerRequestOptions, RoleClient, RunningService, ServiceError},
 };
 use tokio::{
@@ -47,7 +47,7 @@ const INSTRUCTIONS: usize = 16 << 10;
 /// The connection to a server.
 pub(super) struct Link {
     pub(super) server: McpServer,
-    pub(super) pins: Arc<Pins>,
+    pins: Arc<Pins>,
     approver: Option<Arc<dyn Approver>>,
     /// Held while a connection is made, so that one is made for all who wait.
     live: tokio::sync::Mutex<Option<Arc<Live>>>,
@@ -120,9 +120,11 @@ impl Link {
         self.shown().state.clone()
     }
 
-    /// Notes why the connection is of no use.
-    pub(super) fn lose(&self, state: McpState) {
-        self.shown().state = state;
+    /// Notes that the server wants a login, and returns what the model is told of it.
+    pub(super) fn wants_login(&self) -> String {
+        self.shown().state = McpState::NeedsAuth;
+        let name = &self.server.name;
+        format!("the MCP server `{name}` needs a login; the user has to give this program its key")
     }
 
     pub(super) fn tools(&self) -> Vec<Arc<Declared>> {
@@ -207,12 +209,7 @@ impl Link {
                 *slot = Some(Arc::clone(&live));
                 Ok(live)
             }
-            Err(Failure::NeedsAuth) => {
-                self.shown().state = McpState::NeedsAuth;
-                Err(format!(
-                    "the MCP server `{name}` needs a login; the user has to give this program its key"
-                ))
-            }
+            Err(Failure::NeedsAuth) => Err(self.wants_login()),
             Err(Failure::Other(reason)) => {
                 let reason = self.server.without_address(&reason);
                 let reason = bound::shortened(&reason, bound::TEXT).into_owned();
@@ -269,50 +266,41 @@ impl Link {
         Ok(tools)
     }
 
+    /// Declares what the server listed, and the tools for its resources and prompts. Returns the number of listed tools
+    /// that are left out, too.
+    fn declare(&self, info: Option<&ServerPeerInfo>, mut listed: Vec<Tool>) -> (Vec<Declared>, usize) {
+        let server = &self.server;
+        if let Some(wanted) = &server.tools {
+            listed.retain(|tool| wanted.iter().any(|name| *name == tool.name));
+        }
+        let mut names = BTreeSet::new();
+        // The first of a name is the one; another one would be called in its place.
+        let mut is_first = |declared: &Declared| names.insert(declared.spec.name().to_owned());
+        let declared = listed.iter().take(TOOLS).filter_map(|tool| Declared::tool(server, tool));
+        let mut tools: Vec<_> = declared.filter(&mut is_first).collect();
+        let left_out = listed.len().saturating_sub(tools.len());
+        let has = info.map(|info| &info.capabilities);
+        let own = [
+            has.and_then(|has| has.resources.as_ref()).map(|_| Declared::resources(server)),
+            has.and_then(|has| has.prompts.as_ref()).map(|_| Declared::prompts(server)),
+        ];
+        let is_wanted =
+            |own: &Declared| server.tools.as_ref().is_none_or(|wanted| own.is_among(&server.name, wanted));
+        tools.extend(own.into_iter().flatten().filter(is_wanted).filter(is_first));
+        (tools, left_out)
+    }
+
     /// Offers what the server listed.
     ///
     /// # Errors
     /// That the pins cannot be kept: then what was offered before is.
     async fn offer(&self, peer: &Peer<RoleClient>, listed: Vec<Tool>) -> Result<(), Error> {
-        let wanted = |tool: &Tool| {
-            self.server.tools.as_ref().is_none_or(|wanted| wanted.iter().any(|name| *name == tool.name))
-        };
-        let listed: Vec<_> = listed.into_iter().filter(wanted).collect();
         let info = peer.peer_info();
-        let count = listed.len();
-        let before = self.tools();
-        let (mut tools, mut names) = (Vec::new(), BTreeSet::new());
-        for tool in listed.into_iter().take(TOOLS) {
-            let Some(declared) = Declared::tool(&self.server, &tool) else { continue };
-            // The first of a name is the one; another one would be called in its place.
-            if names.insert(declared.spec.name().to_owned()) {
-                tools.push(declared);
-            }
-        }
-        let left_out = count.saturating_sub(tools.len());
-        let (mut has_resources, mut has_prompts) = (false, false);
-        let mut instructions = String::new();
-        if let Some(info) = &info {
-            (has_resources, has_prompts) =
-                (info.capabilities.resources.is_some(), info.capabilities.prompts.is_some());
-            instructions = info.instructions.clone().unwrap_or_default();
-        }
-        let own = [
-            has_resources.then(|| Declared::resources(&self.server)),
-            has_prompts.then(|| Declared::prompts(&self.server)),
-        ];
-        for declared in own.into_iter().flatten() {
-            let is_wanted = self.server.tools.as_ref().is_none_or(|wanted| {
-                wanted
-                    .iter()
-                    .any(|name| super::content::name_of(&self.server.name, name) == declared.spec.name())
-            });
-            if is_wanted && names.insert(declared.spec.name().to_owned()) {
-                tools.push(declared);
-            }
-        }
+        let (tools, left_out) = self.declare(info.as_deref(), listed);
+        let instructions = info.and_then(|info| info.instructions.clone()).unwrap_or_default();
         let digests = tools.iter().map(|tool| (tool.spec.name().to_owned(), tool.digest)).collect();
         let changed = self.pins.changed(&self.server.name, digests).await?;
+        let before = self.tools();
         let asked = |declared: Declared| match changed.contains(declared.spec.name()) {
             true => declared.asked_about(&self.server.name, &self.pins),
             false => declared,

@@ -260,7 +260,7 @@ impl View {
     fn has(&self, server: &str, declared: &declared::Declared) -> bool {
         let Some(only) = &self.only else { return true };
         let Some(tools) = only.get(server) else { return false };
-        tools.is_empty() || tools.iter().any(|tool| content::name_of(server, tool) == declared.spec.name())
+        tools.is_empty() || declared.is_among(server, tools)
     }
 }
 

@@ -19,7 +19,7 @@ use rmcp::{
 use serde_json::{Map, Value};
 
 use super::{
-    McpState, content,
+    content,
     declared::{Declared, Kind},
     elicit::{Asker, elicit},
     link::{Link, Live},
@@ -155,10 +155,7 @@ impl RemoteTool {
                 let text = bound::shortened(&error.message, bound::TEXT);
                 format!("the MCP server `{server}` refused the call: {text} (code {})", error.code.0)
             }
-            error if error.is_authorization_required() => {
-                self.link.lose(McpState::NeedsAuth);
-                format!("the MCP server `{server}` needs a login; the user has to give this program its key")
-            }
+            error if error.is_authorization_required() => self.link.wants_login(),
             ServiceError::TransportClosed => format!(
                 "the MCP server `{server}` ended while the call ran, so its outcome is unknown; find out before you \
                  repeat it"
@@ -240,32 +237,39 @@ async fn prompt(
 }
 
 async fn resources(peer: &Peer<RoleClient>) -> Result<ToolOutput, ServiceError> {
-    let (mut lines, mut cursor) = (Vec::new(), None);
-    for _ in 0..PAGES {
-        let page = peer.list_resources(Some(PaginatedRequestParams::default().with_cursor(cursor))).await?;
-        lines.extend(page.resources.iter().map(content::line));
-        cursor = page.next_cursor;
-        if cursor.is_none() || lines.len() >= LISTED {
-            break;
-        }
-    }
-    Ok(listed(lines, "resources"))
+    let lines = listed(|page| async move {
+        let page = peer.list_resources(Some(page)).await?;
+        Ok((page.resources.iter().map(content::line).collect(), page.next_cursor))
+    });
+    Ok(shown(lines.await?, "resources"))
 }
 
 async fn prompts(peer: &Peer<RoleClient>) -> Result<ToolOutput, ServiceError> {
+    let lines = listed(|page| async move {
+        let page = peer.list_prompts(Some(page)).await?;
+        Ok((page.prompts.iter().map(content::prompt_line).collect(), page.next_cursor))
+    });
+    Ok(shown(lines.await?, "prompts"))
+}
+
+/// The lines of all pages, which `page` gives with the cursor of the next one, up to the bounds.
+async fn listed<F>(mut page: impl FnMut(PaginatedRequestParams) -> F) -> Result<Vec<String>, ServiceError>
+where
+    F: Future<Output = Result<(Vec<String>, Option<String>), ServiceError>>,
+{
     let (mut lines, mut cursor) = (Vec::new(), None);
     for _ in 0..PAGES {
-        let page = peer.list_prompts(Some(PaginatedRequestParams::default().with_cursor(cursor))).await?;
-        lines.extend(page.prompts.iter().map(content::prompt_line));
-        cursor = page.next_cursor;
+        let (more, next) = page(PaginatedRequestParams::default().with_cursor(cursor)).await?;
+        lines.extend(more);
+        cursor = next;
         if cursor.is_none() || lines.len() >= LISTED {
             break;
         }
     }
-    Ok(listed(lines, "prompts"))
+    Ok(lines)
 }
 
-fn listed(mut lines: Vec<String>, what: &str) -> ToolOutput {
+fn shown(mut lines: Vec<String>, what: &str) -> ToolOutput {
     if lines.is_empty() {
         return ToolOutput::text(format!("The server has no {what}."));
     }

@@ -1,6 +1,7 @@
 //! A `SKILL.md` and its checks; texts as they may stand in a prompt. Pure.
 
 use super::front_matter::Document;
+use crate::invisible::is_invisible;
 
 /// Most bytes of a `SKILL.md`.
 pub(super) const LARGEST: usize = 256 << 10;
@@ -85,13 +86,4 @@ pub(super) fn shortened(text: &str, most: usize) -> String {
         kept.push('…');
     }
     kept
-}
-
-/// Characters of no width, of direction and of tags, and variants of others.
-fn is_invisible(c: char) -> bool {
-    matches!(c,
-        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}'
-        | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}'
-        | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}'
-        | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }

@@ -108,11 +108,10 @@ pub mod research {
 /// One prompt to one outcome.
 pub mod run {
     pub use entourage_core::run::{
-        Child, Limits, LoopDetection, Observer, Outcome, Pause, RunContext, Spawn, Status, StopReason, Task,
-        Waited,
+        Child, Limits, Observer, Outcome, Pause, RunContext, Spawn, Status, StopReason, Task, Waited,
     };
     pub use entourage_runners::{
-        StopWhen,
+        LoopDetection, StopWhen,
         typed::{OutcomeExt, RunExt},
     };
     pub use entourage_runtime::RunHandle;
@@ -143,8 +142,8 @@ pub mod telemetry {
 /// Tools and what they declare.
 pub mod tool {
     pub use entourage_core::tool::{
-        Access, CallId, Footprint, IntoToolOutput, Json, LayerVerdict, NextCall, Repeat, Tool, ToolContext,
-        ToolError, ToolInput, ToolLayer, ToolOutput, ToolSpec, Tools, Toolset, schema_of,
+        Access, CallId, Footprint, IntoToolOutput, Json, Labels, LayerVerdict, NextCall, Repeat, Tool,
+        ToolContext, ToolError, ToolInput, ToolLayer, ToolOutput, ToolSpec, Tools, Toolset, schema_of,
     };
     pub use entourage_runners::{
         Combined, Question, QuestionKind, ToolsetExt, agentic_fetch, external,

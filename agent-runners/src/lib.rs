@@ -59,6 +59,7 @@ pub use dual::{DualAgent, DualBuilder};
 pub use external::external;
 pub use fetch_tool::agentic_fetch;
 pub use layered::layered;
+pub use loops::LoopDetection;
 pub use person::person;
 pub use question::{Question, QuestionKind, question};
 pub use react::{IntoTools, Prepare, Prepared, ReactAgent, ReactBuilder, Step, TypedAgent, TypedBuilder};

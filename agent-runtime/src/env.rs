@@ -80,6 +80,11 @@ impl Env {
         if self.unwatched().contains(session) {
             return Some("auto-approved session");
         }
+        self.granted_by_approver(grant, granted)
+    }
+
+    /// Returns the answer of an approver that holds for more than one call.
+    pub(crate) fn granted_by_approver(&self, grant: Digest, granted: bool) -> Option<&'static str> {
         if granted {
             return Some("approver, for the session");
         }

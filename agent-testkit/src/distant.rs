@@ -16,7 +16,9 @@ use entourage_core::{
     run::{Effect, Effects, Observation, Pause, Performing, RunContext, ToolCalls},
     session::SessionState,
     team::Todo,
-    tool::{Footprint, Tool, ToolContext, ToolError, ToolInput, ToolLayer, ToolOutput, ToolSpec, Tools},
+    tool::{
+        Footprint, Labels, Tool, ToolContext, ToolError, ToolInput, ToolLayer, ToolOutput, ToolSpec, Tools,
+    },
 };
 use entourage_runtime::{
     Agents,
@@ -327,7 +329,7 @@ struct Plain(#[serde(deserialize_with = "deserialize_value")] Value);
 /// The answer of a tool, as it crosses.
 #[derive(Serialize, Deserialize)]
 enum Called {
-    Done { content: Vec<Content>, is_error: bool, stop_turn: bool, metadata: Option<String> },
+    Done { content: Vec<Content>, is_error: bool, stop_turn: bool, metadata: Option<String>, labels: Labels },
     Tell(String),
     Fatal { error: ErrorRecord, pause: Option<Pause> },
 }
@@ -335,9 +337,9 @@ enum Called {
 impl Called {
     fn of(result: Result<ToolOutput, ToolError>) -> Self {
         match result {
-            Ok(ToolOutput { content, is_error, stop_turn, metadata, .. }) => {
+            Ok(ToolOutput { content, is_error, stop_turn, metadata, labels, .. }) => {
                 let metadata = metadata.map(|metadata| metadata.to_string());
-                Self::Done { content, is_error, stop_turn, metadata }
+                Self::Done { content, is_error, stop_turn, metadata, labels }
             }
             Err(ToolError::Tell(text)) => Self::Tell(text),
             Err(ToolError::Fatal(error)) => {
@@ -348,9 +350,9 @@ impl Called {
 
     fn result(self) -> Result<ToolOutput, ToolError> {
         match self {
-            Self::Done { content, is_error, stop_turn, metadata } => {
+            Self::Done { content, is_error, stop_turn, metadata, labels } => {
                 let mut output = ToolOutput::default();
-                (output.content, output.is_error) = (content, is_error);
+                (output.content, output.is_error, output.labels) = (content, is_error, labels);
                 let metadata =
                     metadata.map(|text| read::<Plain>(&text)).transpose().map_err(ToolError::Fatal)?;
                 (output.stop_turn, output.metadata) = (stop_turn, metadata.map(|Plain(metadata)| metadata));

@@ -337,6 +337,17 @@ impl EffectKey {
     }
 }
 
+/// A run that asked for one in a session below.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunAbove {
+    /// The run that asked.
+    pub run: RunId,
+    /// Run of its session's first event, which no other session of the same id has.
+    pub first: RunId,
+    /// Time at which its session was created.
+    pub created: Timestamp,
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;

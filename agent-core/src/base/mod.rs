@@ -21,7 +21,7 @@ pub use approval::{ApprovalId, CallId};
 pub use digest::Digest;
 pub use error::{Error, ErrorKind, ErrorRecord, Result, RetryStatus};
 pub use failure::Failure;
-pub use id::{Clock, EffectKey, RequestId, RunId, SessionId, SystemClock, Timestamp};
+pub use id::{Clock, EffectKey, RequestId, RunAbove, RunId, SessionId, SystemClock, Timestamp};
 pub use limits::{BudgetLimits, Charge, Exhausted, Spend};
 pub use pause::Pause;
 pub(crate) use setters::setters;

@@ -97,7 +97,9 @@ impl StopReason {
             Self::Denied(_) => "allow the tool by a rule or an approver, or say how to do without it",
             Self::Deadline => "give the task a later deadline with `Task::with_deadline`",
             Self::Budget(_) => "give the task again with a larger budget",
-            Self::LoopDetected => "change the prompt or the tools, or set `Limits::with_loops`",
+            Self::LoopDetected => {
+                "change the prompt or the tools, or set other `loops` on the agent's builder"
+            }
             Self::Incomplete { .. } => {
                 "allow more rounds with `iterations` or `repairs`, or give a smaller task"
             }

@@ -86,6 +86,7 @@ impl Envelope {
                 write!(f, "{agent}: cleared old results, about {} tokens are left", it.after)
             }
             Event::Recorded(it) => write!(f, "{agent}: {}", one_line(&it.summary())),
+            Event::LabelsAdded(it) => write!(f, "{agent}: reads more: {:?}", it.labels),
             Event::Titled(it) => write!(f, "{agent}: is about {}", it.title),
             Event::TodosChanged(it) => write!(f, "{agent}: has {} todos", it.todos.len()),
             Event::ModeChanged(it) => write!(f, "{agent}: works in mode {} from its next run on", it.mode),

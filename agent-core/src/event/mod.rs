@@ -11,16 +11,16 @@ mod record;
 pub(crate) mod versions;
 
 pub use crate::base::{
-    EffectKey,
+    EffectKey, RunAbove,
     shown::{Shown, plain_line},
 };
 pub use checkpoint::Checkpoint;
 pub use compaction::{Compacted, CompactionFailed, CompactionStarted, OutputsCleared};
 pub use payload::{
-    ApprovalDecided, ChildFinished, ChildStarted, Forked, MessageAdded, ModeChanged, ModelFinished,
-    ModelRestarted, ModelStarted, Observed, Progress, PromptDropped, PromptQueued, RunAbove, RunFinished,
-    RunPaused, RunResumed, RunStarted, Signal, Titled, TodosChanged, ToolFinished, ToolStarted, WaitStarted,
-    WarningRaised,
+    ApprovalDecided, ChildFinished, ChildStarted, Forked, LabelsAdded, MessageAdded, ModeChanged,
+    ModelFinished, ModelRestarted, ModelStarted, Observed, Progress, PromptDropped, PromptQueued,
+    RunFinished, RunPaused, RunResumed, RunStarted, Signal, Titled, TodosChanged, ToolFinished, ToolStarted,
+    WaitStarted, WarningRaised,
 };
 pub use record::{Kept, Record, Recorded, weigh_plain};
 pub use versions::FORMAT;
@@ -253,6 +253,8 @@ events! {
         CompactionFailed(Arc<CompactionFailed>) = "compaction_failed",
         /// Old results of tools are no longer shown to the model.
         OutputsCleared(Arc<OutputsCleared>) = "outputs_cleared",
+        /// The session reads text of more labels: a prompt's, or an agent's below.
+        LabelsAdded(LabelsAdded) = "labels_added",
         /// The session has a title.
         Titled(Arc<Titled>) = "titled",
         /// The todo list was replaced.

@@ -8,12 +8,12 @@ use serde_json::Value;
 use super::versions::FORMAT;
 use crate::{
     Digest, ErrorRecord, Money, RequestId, RunId, SessionId, Timestamp, Usage,
-    base::{ApprovalId, BudgetLimits, Charge, EffectKey, Pause, Todo, json},
+    base::{ApprovalId, BudgetLimits, Charge, EffectKey, Pause, RunAbove, Todo, json},
     message::{Arguments, Message, ToolResult},
     outcome::Outcome,
     permission::Decision,
     provider::{Finish, Restart, WarningKind},
-    spec::Repeat,
+    spec::{Labels, Repeat},
 };
 
 macro_rules! payload {
@@ -63,17 +63,6 @@ pub struct RunStarted {
     /// The run that asked for this one, in a session below another one. Runs of older versions lack it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub above: Option<Arc<RunAbove>>,
-}
-
-/// A run that asked for one in a session below.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RunAbove {
-    /// The run that asked.
-    pub run: RunId,
-    /// Run of its session's first event, which no other session of the same id has.
-    pub first: RunId,
-    /// Time at which its session was created.
-    pub created: Timestamp,
 }
 
 payload! {
@@ -254,6 +243,9 @@ pub struct ToolFinished {
     /// Data for programs, not shown to the model.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "json::option")]
     pub metadata: Option<Value>,
+    /// Labels of the result.
+    #[serde(default = "Labels::all")]
+    pub labels: Labels,
     /// Running time in microseconds; 0 if the call was not run.
     pub micros: u64,
     /// A failure that ends the run.
@@ -268,8 +260,9 @@ impl ToolFinished {
     /// Creates the end of the call at `index` of its message, with its result alone.
     #[must_use]
     pub fn new(index: usize, result: Arc<ToolResult>) -> Self {
-        let (stop_turn, denied, metadata, micros, fatal, key) = (false, false, None, 0, None, None);
-        Self { index, result, stop_turn, denied, metadata, micros, fatal, key }
+        let (stop_turn, denied, metadata, labels) = (false, false, None, Labels::empty());
+        let (micros, fatal, key) = (0, None, None);
+        Self { index, result, stop_turn, denied, metadata, labels, micros, fatal, key }
     }
 }
 
@@ -395,6 +388,14 @@ payload! {
         /// Number of the event that queued the message, if it is a prompt.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         queued: Option<u64>,
+    }
+}
+
+payload! {
+    /// The session reads text of labels that no result of a tool in it has.
+    LabelsAdded {
+        /// The labels.
+        labels: Labels,
     }
 }
 

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Error, ErrorKind, ErrorRecord, Money, Usage,
     base::{Pause, StopReason, shown::Shown},
+    spec::Labels,
 };
 
 /// The result of a whole run.
@@ -31,6 +32,9 @@ pub struct Outcome {
     /// Ids of the tasks that failed in a graph that completed without them.
     #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
     pub failed: Box<[Arc<str>]>,
+    /// Labels of what its session had read by the end, those that its agent sets here among them.
+    #[serde(default = "Labels::all")]
+    pub labels: Labels,
 }
 
 impl Outcome {
@@ -38,7 +42,8 @@ impl Outcome {
     #[must_use]
     pub fn new(status: Status) -> Self {
         let (text, failed, cost) = (String::new(), Box::default(), Some(Money::default()));
-        Self { status, text, usage: Usage::default(), cost, steps: 0, failed }
+        let (usage, labels) = (Usage::default(), Labels::empty());
+        Self { status, text, usage, cost, steps: 0, failed, labels }
     }
 
     /// A completed run with this answer.

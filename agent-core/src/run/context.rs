@@ -346,7 +346,7 @@ impl RunContext {
         let call = ToolCall::new("call_0", name, Arguments::from(arguments));
         let calls = ToolCalls {
             message: Arc::new(Message::new(Role::Assistant, vec![Part::ToolCall(call)])),
-            calls: vec![PendingCall { index: 0, started: false, repeated: false, late: false }],
+            calls: vec![PendingCall { index: 0, started: false, repeated: 0, late: false }],
             offered: tools.clone(),
             limits: Limits::default(),
             scope: Scope::all(),

@@ -135,7 +135,7 @@ impl PendingCall {
     /// Creates a call that nothing began to run.
     #[must_use]
     pub fn new(index: usize) -> Self {
-        Self { index, started: false, repeated: false, late: false }
+        Self { index, started: false, repeated: 0, late: false }
     }
 }
 
@@ -147,9 +147,9 @@ pub struct PendingCall {
     pub index: usize,
     /// True if an earlier process began to run it.
     pub started: bool,
-    /// True if it is refused because the same call was made too many times in a row.
+    /// Number of times in a row that the same call was made, if it is refused for that; else 0.
     #[serde(default)]
-    pub repeated: bool,
+    pub repeated: u32,
     /// True if it is not run because a call before it ended the turn.
     #[serde(default)]
     pub late: bool,

@@ -3,7 +3,6 @@
 mod context;
 mod digest;
 mod effect;
-mod loop_detection;
 mod record;
 mod waited;
 
@@ -16,7 +15,6 @@ pub use context::RunContext;
 pub use effect::{
     Delegate, Effect, Effects, ModelCall, Observation, PendingCall, Performing, Spawn, ToolCalls,
 };
-pub use loop_detection::LoopDetection;
 pub use waited::{Child, Waited};
 
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
@@ -27,6 +25,7 @@ use crate::{
     Timestamp,
     base::{BudgetLimits, setters},
     message::Message,
+    spec::Labels,
 };
 
 /// A task for an agent: a prompt and its bounds.
@@ -39,19 +38,22 @@ pub struct Task {
     pub budget: Option<BudgetLimits>,
     /// Time at which it is stopped. Default: never.
     pub deadline: Option<Timestamp>,
+    /// Labels of the prompt. Default: none, as a user's own words have.
+    #[serde(default)]
+    pub labels: Labels,
 }
 
 impl Task {
     /// Creates a task of one prompt, without bounds.
     #[must_use]
     pub fn new(prompt: impl Into<Message>) -> Self {
-        Self { prompt: Arc::new(prompt.into()), budget: None, deadline: None }
+        Self::of(Arc::new(prompt.into()), None, None)
     }
 
     /// Creates a task of a prompt that others share, with its bounds.
     #[must_use]
     pub fn of(prompt: Arc<Message>, budget: Option<BudgetLimits>, deadline: Option<Timestamp>) -> Self {
-        Self { prompt, budget, deadline }
+        Self { prompt, budget, deadline, labels: Labels::empty() }
     }
 
     setters! {
@@ -60,6 +62,8 @@ impl Task {
         with_budget(budget: BudgetLimits) => Some(budget);
         /// Stops the run when `deadline` has passed; a resumed run keeps its deadline.
         with_deadline(deadline: Timestamp) => Some(deadline);
+        /// Labels the prompt, as one that holds a stranger's letter.
+        with_labels(labels: Labels) => labels;
     }
 }
 
@@ -99,8 +103,6 @@ pub struct Limits {
     /// Bytes of memory that the metadata of one tool result may take, about; more is left out, and the model is told.
     /// Default 1 MiB, at most 32 MiB.
     pub tool_metadata: usize,
-    /// Settings of loop detection.
-    pub loops: LoopDetection,
 }
 
 impl Limits {
@@ -119,8 +121,6 @@ impl Limits {
         with_tool_media(tool_media: usize) => tool_media;
         /// Sets the bytes of the metadata of one tool result, at most.
         with_tool_metadata(tool_metadata: usize) => tool_metadata;
-        /// Sets the loop detection.
-        with_loops(loops: LoopDetection) => loops;
     }
 }
 
@@ -134,7 +134,6 @@ impl Default for Limits {
             tool_output: 256 << 10,
             tool_media: 32 << 20,
             tool_metadata: 1 << 20,
-            loops: LoopDetection::default(),
         }
     }
 }

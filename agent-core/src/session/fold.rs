@@ -63,6 +63,7 @@ impl SessionState {
                 }
             }
             Event::ToolFinished(call) => {
+                self.labels |= call.labels;
                 self.take_back(call);
                 self.close_questions_about(call.index, call.key);
                 if call.key.is_none() {
@@ -121,6 +122,7 @@ impl SessionState {
             Event::CompactionFailed(_) => self.gauge.failed(self.context, self.tokens),
             Event::Compacted(compacted) => self.compact(compacted),
             Event::OutputsCleared(note) => self.clear_outputs(note),
+            Event::LabelsAdded(added) => self.labels |= added.labels,
             Event::Titled(titled) => {
                 self.head.title = given_title(&titled.title);
                 self.titled = true;

@@ -11,6 +11,7 @@ use crate::{
     message::{Message, ToolCall, ToolResult},
     outcome::Outcome,
     permission::ApprovalRequest,
+    spec::Labels,
 };
 
 /// A prompt in a session's queue.
@@ -138,6 +139,9 @@ pub struct OpenStep {
     pub results: Vec<Option<Arc<ToolResult>>>,
     /// True for each call that began to run.
     pub started: Vec<bool>,
+    /// Labels of what the model had read.
+    #[serde(default = "Labels::all")]
+    pub labels: Labels,
 }
 
 /// Reason that open calls get an error result now.
@@ -206,9 +210,9 @@ impl OpenRun {
 }
 
 impl OpenStep {
-    pub(super) fn new(message: Arc<Message>, seq: u64) -> Self {
+    pub(super) fn new(message: Arc<Message>, seq: u64, labels: Labels) -> Self {
         let calls = message.tool_calls().count();
-        Self { message, seq, results: vec![None; calls], started: vec![false; calls] }
+        Self { message, seq, results: vec![None; calls], started: vec![false; calls], labels }
     }
 
     /// True if at least one call waits, and each result belongs to its call.

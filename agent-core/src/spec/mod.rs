@@ -1,7 +1,9 @@
 //! Declarations of a tool: name, schema, access, and repetition after a crash.
 
+mod labels;
 mod subject;
 
+pub use labels::Labels;
 pub use subject::normal_path;
 
 use std::{
@@ -125,6 +127,7 @@ struct Inner {
     access: Access,
     repeat: Option<Repeat>,
     timeout: Option<std::time::Duration>,
+    labels: Option<Labels>,
     declared: Declared,
     reached: Vec<String>,
     digest: OnceLock<Digest>,
@@ -211,6 +214,13 @@ impl ToolSpec {
         self.edit(|inner| inner.timeout = Some(timeout))
     }
 
+    /// Declares the labels of all its results, in place of those that follow from the access of a call: what talks to
+    /// other machines brings untrusted text, and what touches files or runs programs private text.
+    #[must_use]
+    pub fn with_labels(self, labels: Labels) -> Self {
+        self.edit(|inner| inner.labels = Some(labels))
+    }
+
     declarations! {
         /// Declares that its calls run alone: earlier calls of a message end first, and later ones wait until it is
         /// done. Without this the footprint of a call decides, see [`Footprint::is_exclusive`].
@@ -291,6 +301,20 @@ impl ToolSpec {
         self.0.timeout
     }
 
+    /// Access that a call is judged by: that of its footprint, if the tool declares that this is all.
+    pub fn access_of(&self, call: &Footprint) -> Access {
+        let rest = if self.has_access_by_call() && !call.unclear { Access::NONE } else { self.access() };
+        call.access | rest
+    }
+
+    /// Labels that the result of a call has, whatever it adds.
+    pub fn labels_of(&self, call: &Footprint) -> Labels {
+        let (mut labels, access) = (Labels::empty(), self.access_of(call));
+        labels.set(Labels::PRIVATE, access.intersects(Access::READ | Access::WRITE | Access::EXECUTE));
+        labels.set(Labels::UNTRUSTED, access.contains(Access::NETWORK));
+        self.0.labels.unwrap_or(labels)
+    }
+
     /// True if the tool declares that it keeps its calls within the paths and hosts of a scope.
     pub fn is_confining(&self) -> bool {
         self.0.declared.contains(Declared::CONFINING)
@@ -317,9 +341,12 @@ impl ToolSpec {
 impl PartialEq for ToolSpec {
     fn eq(&self, other: &Self) -> bool {
         let (a, b) = (&*self.0, &*other.0);
-        Arc::ptr_eq(&self.0, &other.0)
-            || (&a.name, &a.description, &a.schema, a.access, a.repeat, a.timeout, a.declared, &a.reached)
-                == (&b.name, &b.description, &b.schema, b.access, b.repeat, b.timeout, b.declared, &b.reached)
+        let plain = |it: &Inner| (it.access, it.repeat, it.timeout, it.declared, it.labels);
+        let same = || {
+            (&a.name, &a.description, &a.schema, &a.reached)
+                == (&b.name, &b.description, &b.schema, &b.reached)
+        };
+        Arc::ptr_eq(&self.0, &other.0) || plain(a) == plain(b) && same()
     }
 }
 

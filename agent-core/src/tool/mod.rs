@@ -10,7 +10,7 @@ mod schema;
 mod toolset;
 
 pub use crate::base::CallId;
-pub use crate::spec::{Access, Footprint, Repeat, ToolSpec, normal_path};
+pub use crate::spec::{Access, Footprint, Labels, Repeat, ToolSpec, normal_path};
 pub use call::{Tool, ToolContext, ToolInput, idempotency_key};
 pub use layer::{LayerVerdict, NextCall, ToolLayer};
 pub use output::{IntoToolOutput, Json, ToolError, ToolOutput};

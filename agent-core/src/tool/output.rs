@@ -6,9 +6,10 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
-    Error, ErrorKind,
+    Error,
     base::setters,
-    message::{Content, Media, MediaSource},
+    message::{Content, Media},
+    spec::Labels,
 };
 
 /// Result of a tool.
@@ -23,6 +24,8 @@ pub struct ToolOutput {
     pub stop_turn: bool,
     /// Data for programs and user interfaces; stored, never shown to the model.
     pub metadata: Option<Value>,
+    /// Labels of the result, beside those that the tool declares for all of its results.
+    pub labels: Labels,
 }
 
 impl ToolOutput {
@@ -48,30 +51,11 @@ impl ToolOutput {
     setters! {
         /// Adds data for programs.
         with_metadata(metadata: Value) sets metadata = Some(metadata);
+        /// Sets the labels of the result, beside those that the tool declares for all of its results.
+        with_labels(labels: Labels) sets labels = labels;
         /// Ends the turn after this result.
         stopping() sets stop_turn = true;
     }
-
-    /// The same result, or an error result if a file in it is not valid base64, which services refuse.
-    pub fn checked(self) -> Self {
-        let broken = self.content.iter().find_map(|piece| match piece {
-            Content::Media(Media { mime, source: MediaSource::Base64(text), .. }) if !is_base64(text) => {
-                Some(mime)
-            }
-            _ => None,
-        });
-        let Some(mime) = broken else { return self };
-        let text = format!("the tool answered with a file of type {mime} whose content is no valid base64");
-        Self { content: vec![Content::Text(text)], is_error: true, ..self }
-    }
-}
-
-/// True if the text is base64 with padding, and not empty.
-fn is_base64(text: &str) -> bool {
-    let body = text.trim_end_matches('=');
-    let padding = text.len().saturating_sub(body.len());
-    let known = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
-    !body.is_empty() && text.len().is_multiple_of(4) && padding <= 2 && body.bytes().all(known)
 }
 
 /// Failure of a tool: one that the model can correct, or one that ends the run.
@@ -106,12 +90,6 @@ impl ToolError {
     #[must_use]
     pub fn fatal(error: impl Into<Error>) -> Self {
         Self::Fatal(error.into())
-    }
-
-    /// A failure that the host must correct, from a text; ends the run.
-    #[must_use]
-    pub fn fatal_text(text: impl Into<String>) -> Self {
-        Self::Fatal(Error::new(ErrorKind::Tool, text.into()))
     }
 }
 
@@ -198,45 +176,5 @@ shown_as_text!(&str, bool, char, f32, f64, i8, i16, i32, i64, i128, isize, u8, u
 impl IntoToolOutput for String {
     fn into_output(self) -> Result<ToolOutput, ToolError> {
         Ok(ToolOutput::text(self))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn cm19_invalid_base64_becomes_an_error_result() {
-        let image = |data: &str| Media::new("image/png", MediaSource::Base64(data.into()));
-        for (data, fine) in [
-            ("aGk=", true),
-            ("aGkh", true),
-            ("YQ==", true),
-            ("a+/9", true),
-            ("", false),
-            ("====", false),
-            ("aGk", false),
-            ("a===", false),
-            ("aG k", false),
-            ("aGk\n", false),
-            ("a-_=", false),
-            ("a=k=", false),
-        ] {
-            let output = ToolOutput::text("See:").with_media(image(data)).with_metadata(json!(1)).stopping();
-            let checked = output.clone().checked();
-            if fine {
-                assert_eq!(checked, output, "{data:?}");
-                continue;
-            }
-            assert!(checked.is_error && checked.stop_turn && checked.metadata.is_some(), "{data:?}");
-            assert!(
-                matches!(checked.content.as_slice(), [Content::Text(text)] if text.contains("image/png"))
-            );
-        }
-        let linked = ToolOutput::default()
-            .with_media(Media::new("image/png", MediaSource::Url("https://example.invalid/a".into())));
-        assert_eq!(linked.clone().checked(), linked);
     }
 }

@@ -114,7 +114,8 @@ impl ReactAgent {
         let stop_when = more.map(|more| Arc::clone(&more.stop_when)).unwrap_or_default();
         let compacts = !matches!(more, Some(More { compacts: Compacts::Never, .. }));
         let reminds = more.is_some_and(|more| more.reminds) && cx.parent().is_none() && cx.todos().is_empty();
-        let turn = Turn::new(limits.steps).stop_when(stop_when).loops(limits.loops);
+        let loops = more.map(|more| more.loops).unwrap_or_default();
+        let turn = Turn::new(limits.steps).stop_when(stop_when).loops(loops);
         let mut turn = turn.compacts(compacts).reminds(reminds);
         if let Some(rule) = self.rule() {
             turn = turn.answers_with_a_value(rule.repairs());

@@ -24,7 +24,7 @@ use entourage_runtime::check_agent_name;
 use guard::AnswerGuards;
 use prepare::Instruct;
 
-use crate::{todo_tool::TodoTool, turn::StopWhen, typed::Rule};
+use crate::{loops::LoopDetection, todo_tool::TodoTool, turn::StopWhen, typed::Rule};
 
 pub(crate) use guard::Bar;
 pub use into_tools::IntoTools;
@@ -67,6 +67,7 @@ struct More {
     params: Option<Arc<Params>>,
     scope: Scope,
     limits: Limits,
+    loops: LoopDetection,
     stop_when: Arc<[StopWhen]>,
     repair: Option<Arc<dyn Repair>>,
     instruct: Option<Instruct>,
@@ -251,6 +252,12 @@ impl ReactBuilder {
     /// Sets the limits of a run.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.more().limits = limits;
+        self
+    }
+
+    /// Sets the loop detection.
+    pub fn loops(mut self, loops: LoopDetection) -> Self {
+        self.more().loops = loops;
         self
     }
 

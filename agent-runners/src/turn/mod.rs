@@ -33,7 +33,7 @@ use entourage_core::{
     event::{Event, ModelFinished, Record, ToolFinished},
     message::Message,
     provider::FinishReason,
-    run::{LoopDetection, Outcome, PendingCall, Status, StopReason},
+    run::{Outcome, PendingCall, Status, StopReason},
     session::OpenRun,
 };
 
@@ -42,7 +42,7 @@ use self::{
     phase::{End, Phase, Stage, Stop},
 };
 use crate::{
-    loops::Loops,
+    loops::{LoopDetection, Loops},
     typed::{AnswerRefused, refused_in},
 };
 
@@ -231,7 +231,7 @@ impl Turn {
                 let pending = pending.map(|(index, state)| {
                     let mut call = PendingCall::new(index);
                     call.started = matches!(state, CallState::Started);
-                    call.repeated = matches!(state, CallState::Repeated);
+                    call.repeated = if matches!(state, CallState::Repeated) { self.loops.most() } else { 0 };
                     call.late = stopped.is_some() && !call.started;
                     call
                 });

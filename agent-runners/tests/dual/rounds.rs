@@ -6,10 +6,10 @@ use entourage_core::{
     ErrorKind, Timestamp,
     budget::BudgetLimits,
     provider::{FinishReason, ToolChoice},
-    run::{Limits, LoopDetection, Status, StopReason, Task},
+    run::{Limits, Status, StopReason, Task},
     tool::Access,
 };
-use entourage_runners::{CheckedTask, DualAgent, ReactAgent};
+use entourage_runners::{CheckedTask, DualAgent, LoopDetection, ReactAgent};
 use entourage_runtime::AgentExt;
 use entourage_runtime::permission::Policy;
 use entourage_testkit::{self as testkit, FakeTool, Gate, Script, ScriptedProvider};
@@ -107,12 +107,13 @@ async fn cw06_a_blank_or_failed_summary_is_replaced_by_the_digest_of_the_turn() 
 #[tokio::test(start_paused = true)]
 async fn cw03_a_turn_that_reached_its_own_bound_is_checked_without_a_summary() {
     let mut limits = Limits::default();
-    (limits.steps, limits.loops) = (2, LoopDetection::off());
+    limits.steps = 2;
     let works = ScriptedProvider::new().call("write", json!({})).call("write", json!({}));
     let checks = ScriptedProvider::new().call("task_complete", done("Enough."));
     let executor = ReactAgent::builder("coder", works.model())
         .tool(FakeTool::new("write").access(Access::WRITE))
         .limits(limits)
+        .loops(LoopDetection::off())
         .build()
         .unwrap();
     let pair = DualAgent::builder("pair", executor, checker(&checks)).build().unwrap();

@@ -4,12 +4,12 @@ use entourage_core::{
     ErrorKind,
     permission::Scope,
     provider::{FinishReason, Request},
-    run::{Limits, LoopDetection, Outcome, Pause, Status, StopReason},
+    run::{Limits, Outcome, Pause, Status, StopReason},
     session::SharedStore,
     tool::Access,
 };
 use entourage_runners::{
-    Autonomy, AutonomyBuilder, AutonomyLevel, CheckedTask, Phase, ReactAgent,
+    Autonomy, AutonomyBuilder, AutonomyLevel, CheckedTask, LoopDetection, Phase, ReactAgent,
     checked::{PhaseFinished, PhaseStarted},
 };
 use entourage_runtime::AgentExt;
@@ -87,7 +87,7 @@ async fn verdicts_of(store: &SharedStore, phase: Phase) -> Vec<(u32, bool)> {
 #[tokio::test(start_paused = true)]
 async fn r14_without_a_claim_the_rounds_end_it_whatever_ended_the_turns() {
     let mut limits = Limits::default();
-    (limits.steps, limits.loops) = (2, LoopDetection::off());
+    limits.steps = 2;
     // Text alone, a step limit, a reply that was cut off after its claim.
     let works = ScriptedProvider::new()
         .text("Done.")
@@ -97,6 +97,7 @@ async fn r14_without_a_claim_the_rounds_end_it_whatever_ended_the_turns() {
     let executor = ReactAgent::builder("worker", works.model())
         .tool(FakeTool::new("look"))
         .limits(limits)
+        .loops(LoopDetection::off())
         .build()
         .unwrap();
     let agent = Autonomy::builder("gardener", executor)

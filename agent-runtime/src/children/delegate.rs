@@ -12,6 +12,7 @@ use entourage_core::{
     Error, ErrorKind, Result, SessionId,
     event::{ChildFinished, ChildStarted, EffectKey, Event},
     run::{Delegate, Observation, RunContext, Status},
+    session::SessionState,
 };
 use tokio::{runtime::Handle, sync::watch};
 use tokio_util::sync::CancellationToken;
@@ -61,6 +62,7 @@ impl LocalEffects {
                 }
             }
         };
+        self.site.read_labelled(end.outcome.labels);
         let mut total = None;
         if let Some(subtree) = subtree {
             // Figures that cannot be read are unknown, and no reason to fail.
@@ -257,6 +259,7 @@ fn begin(
         subtree: subtree.or_else(|| site.subtree.clone()),
         root: Some(Arc::clone(&site.root)),
         above: site.journal.as_above(site.origin.run),
+        labels: site.read(SessionState::labels),
         owns_cancel: given.is_none(),
         deps: site.deps.clone(),
     });

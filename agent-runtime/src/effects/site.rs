@@ -13,14 +13,14 @@ use std::{
 use entourage_core::{
     Error, ErrorKind, ErrorRecord, Result, Timestamp,
     budget::Budget,
-    event::{EffectKey, Envelope, Event, MessageAdded, Origin, TodosChanged, WarningRaised},
+    event::{EffectKey, Envelope, Event, LabelsAdded, MessageAdded, Origin, TodosChanged, WarningRaised},
     message::{Message, Role},
     permission::Scope,
     provider::WarningKind,
     run::{Effects, Performing, RunContext},
     session::SessionState,
     team::Todo,
-    tool::ToolSpec,
+    tool::{Labels, ToolSpec},
 };
 use futures_util::future::Either;
 use tokio::task::coop;
@@ -94,6 +94,13 @@ impl Site {
             warned: Mutex::default(),
             loose: AtomicU64::default(),
             lost: OnceLock::new(),
+        }
+    }
+
+    /// Records that the session reads text of these labels, unless it did before.
+    pub(crate) fn read_labelled(&self, labels: Labels) {
+        if !self.read(SessionState::labels).contains(labels) {
+            self.note(Event::LabelsAdded(LabelsAdded::new(labels)));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use entourage_core::{
     bound::{self, Flaw},
-    message::{Arguments, Content},
+    message::{Arguments, Content, Media, MediaSource},
     run::Limits,
     tool::ToolOutput,
 };
@@ -23,6 +23,29 @@ pub(crate) fn bounded(mut output: ToolOutput, limits: &Limits) -> ToolOutput {
     output.content = capped(output.content, limits.tool_output.min(TEXT));
     output.content.extend(media.into_iter().chain(metadata).map(Content::Text));
     output
+}
+
+/// Returns the output, or an error result if a file in it is not valid base64, which services refuse.
+pub(crate) fn checked(output: ToolOutput) -> ToolOutput {
+    let broken = output.content.iter().find_map(|piece| match piece {
+        Content::Media(Media { mime, source: MediaSource::Base64(text), .. }) if !is_base64(text) => {
+            Some(mime)
+        }
+        _ => None,
+    });
+    let Some(mime) = broken else { return output };
+    let text = format!("the tool answered with a file of type {mime} whose content is no valid base64");
+    let mut output = output;
+    (output.content, output.is_error) = (vec![Content::Text(text)], true);
+    output
+}
+
+/// True if the text is base64 with padding, and not empty.
+fn is_base64(text: &str) -> bool {
+    let body = text.trim_end_matches('=');
+    let padding = text.len().saturating_sub(body.len());
+    let known = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
+    !body.is_empty() && text.len().is_multiple_of(4) && padding <= 2 && body.bytes().all(known)
 }
 
 /// Removes the files that do not fit into `most` bytes. Returns a note about them.
@@ -162,5 +185,38 @@ mod tests {
             let bytes: usize = texts(&kept).iter().map(|text| text.len()).sum();
             prop_assert!(bytes <= 1_000 + 200 && kept.content.len() <= PIECES + 3, "{bytes} {}", kept.content.len());
         }
+    }
+
+    #[test]
+    fn cm19_invalid_base64_becomes_an_error_result() {
+        let image = |data: &str| Media::new("image/png", MediaSource::Base64(data.into()));
+        for (data, fine) in [
+            ("aGk=", true),
+            ("aGkh", true),
+            ("YQ==", true),
+            ("a+/9", true),
+            ("", false),
+            ("====", false),
+            ("aGk", false),
+            ("a===", false),
+            ("aG k", false),
+            ("aGk\n", false),
+            ("a-_=", false),
+            ("a=k=", false),
+        ] {
+            let output = ToolOutput::text("See:").with_media(image(data)).with_metadata(json!(1)).stopping();
+            let checked = checked(output.clone());
+            if fine {
+                assert_eq!(checked, output, "{data:?}");
+                continue;
+            }
+            assert!(checked.is_error && checked.stop_turn && checked.metadata.is_some(), "{data:?}");
+            assert!(
+                matches!(checked.content.as_slice(), [Content::Text(text)] if text.contains("image/png"))
+            );
+        }
+        let linked = ToolOutput::default()
+            .with_media(Media::new("image/png", MediaSource::Url("https://example.invalid/a".into())));
+        assert_eq!(checked(linked.clone()), linked);
     }
 }

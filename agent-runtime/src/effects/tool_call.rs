@@ -15,6 +15,7 @@ use entourage_core::{
     message::ToolCall,
     permission::{ApprovalId, ApprovalRequest, Decision},
     run::{Observation, Pause, RunContext, ToolCalls},
+    session::SessionState,
     tool::{CallId, Repeat, ToolContext},
 };
 use futures_util::{
@@ -350,7 +351,9 @@ impl<'a> Step<'a> {
     where
         'a: 'j,
     {
-        Judge { cx: self.cx, site: self.site, seq: self.seq, first: self.first, is_asking }
+        let step = |state: &SessionState| state.step().filter(|_| self.key.is_none()).map(|step| step.labels);
+        let labels = self.site.read(|state| step(state).unwrap_or(state.labels()));
+        Judge { cx: self.cx, site: self.site, seq: self.seq, first: self.first, labels, is_asking }
     }
 
     /// Returns the future of a call that waits for the answer to its question, which is asked now if it was not before.

@@ -7,10 +7,10 @@ use std::{borrow::Cow, sync::Arc};
 use entourage_core::{
     Digest,
     message::{Arguments, ToolCall},
-    permission::{ApprovalId, ApprovalRequest, Decision, Scope},
+    permission::{ApprovalId, ApprovalRequest, Decision, RuleEffect, Scope},
     run::{PendingCall, RunContext, ToolCalls},
     session::SessionState,
-    tool::{Footprint, Repeat, Tool},
+    tool::{Footprint, Labels, Repeat, Tool},
 };
 use serde_json::Value;
 
@@ -22,7 +22,7 @@ use crate::{
         tool_layers::BY_LAYER,
         tool_run::Ready,
     },
-    permission::{Grant, Ruling, judge},
+    permission::{Grant, LEAKS, Ruling, judge, leaking},
 };
 
 /// A call after the checks that do not depend on when it starts.
@@ -71,11 +71,11 @@ impl<'a> Checked<'a> {
         if pending.late {
             return settled("not run, since a call before it ended the turn".to_owned());
         }
-        if pending.repeated {
+        if pending.repeated > 0 {
             return settled(format!(
                 "not run: you made this very call {} times in a row; work with the result that you have, change the \
                  arguments, or do something else",
-                calls.limits.loops.repeats.unwrap_or_default().max(2)
+                pending.repeated
             ));
         }
         if let Some(problem) = &call.malformed {
@@ -156,6 +156,8 @@ pub(super) struct Judge<'a> {
     pub(super) seq: u64,
     /// The index of the step's first call.
     pub(super) first: usize,
+    /// Labels of what whoever asked for the calls had read.
+    pub(super) labels: Labels,
     /// True if an approver was asked about the call of a question in this life of the run, and the call has not taken
     /// the answer.
     pub(super) is_asking: &'a dyn Fn(&ApprovalId) -> bool,
@@ -200,7 +202,7 @@ impl Judge<'_> {
         match self.rule(&ready.open, &ready.footprint) {
             Ruling::Allow(rule) => Plan::Run(ready.allowed_by(rule)),
             Ruling::Ask(rule) => match &ready.open.allowed {
-                Some(reason) if ready.open.asks.is_none() => {
+                Some(reason) if self.anyway(&ready.open, &ready.footprint).is_none() => {
                     let by = format!("{BY_LAYER}{reason}");
                     Plan::Run(ready.allowed_by(by.into()))
                 }
@@ -218,32 +220,48 @@ impl Judge<'_> {
         checked: &'o Checked<'c>,
     ) -> Option<(ApprovalRequest, &'o Open<'c>)> {
         let Checked::Open(open) = checked else { return None };
-        if open.tool.spec().is_answer() || open.allowed.is_some() && open.asks.is_none() {
+        if open.tool.spec().is_answer() {
             return None;
         }
         let footprint = caught(|| open.tool.footprint(&open.arguments)).ok()?;
+        if open.allowed.is_some() && self.anyway(open, &footprint).is_none() {
+            return None;
+        }
         let Ruling::Ask(rule) = self.rule(open, &footprint) else { return None };
         let request = self.question(index, open, &footprint, &rule);
         let is_open = self.granted(open, &request).is_none() && self.answer(&request).is_none();
         is_open.then_some((request, open))
     }
 
+    /// Returns the reason to ask about a call whatever rules and grants allow.
+    fn anyway<'o>(&self, open: &'o Open<'_>, footprint: &Footprint) -> Option<Anyway<'o>> {
+        let leak = || self.site.env.policy.leak(open.tool.spec(), footprint, self.labels).map(Anyway::Leak);
+        open.asks.as_deref().map(Anyway::Layer).or_else(leak)
+    }
+
     fn rule(&self, open: &Open<'_>, footprint: &Footprint) -> Ruling {
         let ruling = judge(self.cx.scope(), &self.site.env.policy, open.tool.spec(), footprint);
-        match (&open.asks, &ruling) {
-            (Some(reason), Ruling::Allow(_) | Ruling::Ask(_)) => {
-                Ruling::Ask(format!("{BY_LAYER}{reason}").into())
-            }
-            _ => ruling,
+        if !matches!(ruling, Ruling::Allow(_) | Ruling::Ask(_)) {
+            return ruling;
+        }
+        match self.anyway(open, footprint) {
+            Some(Anyway::Layer(reason)) => Ruling::Ask(format!("{BY_LAYER}{reason}").into()),
+            Some(Anyway::Leak(effect)) => leaking(effect),
+            None => ruling,
         }
     }
 
     /// Returns what grants such calls, if anything does.
     fn granted(&self, open: &Open<'_>, request: &ApprovalRequest) -> Option<&'static str> {
-        // A layer asks about this call; what was allowed before is no answer.
-        let grant = request.grant.filter(|_| open.asks.is_none())?;
+        let grant = request.grant?;
+        let env = &self.site.env;
         let granted = self.site.read(|state| state.is_granted(grant));
-        self.site.env.granted(self.cx.session(), grant, granted)
+        match self.anyway(open, &request.footprint) {
+            None => env.granted(self.cx.session(), grant, granted),
+            Some(Anyway::Leak(_)) => env.granted_by_approver(grant, granted),
+            // A layer asks about this call; what was allowed before is no answer.
+            Some(Anyway::Layer(_)) => None,
+        }
     }
 
     /// Returns the decision on a question, if it was answered.
@@ -305,14 +323,33 @@ impl Judge<'_> {
         let run = named.then(|| self.cx.run());
         let mut bound_to = vec![tool.as_bytes(), call.arguments.as_str().as_bytes(), touched.as_bytes()];
         // An answer to a rule is none to a layer, nor one to another reason.
-        bound_to.extend(open.asks.as_deref().map(str::as_bytes));
+        let anyway = self.anyway(open, footprint);
+        bound_to.extend(anyway.as_ref().map(Anyway::as_bytes));
         let digest = Digest::of(bound_to);
         let id = ApprovalId::new(self.cx.session(), run, self.seq, self.first + index, digest);
-        let Grant { key, covers } = Grant::of(spec, footprint);
+        let grant = Grant::of(spec, footprint);
+        let Grant { key, covers } = if let Some(Anyway::Leak(_)) = anyway { grant.of_leaks() } else { grant };
         let asks = (self.cx.session(), self.cx.run(), self.cx.agent());
         ApprovalRequest::new(id, asks, &call, footprint.clone(), rule, digest)
             .with_grant(key)
             .with_covers(covers)
+    }
+}
+
+/// A reason to ask about a call whatever rules and grants allow.
+enum Anyway<'a> {
+    /// A layer's.
+    Layer(&'a str),
+    /// It could send out what is private, and strangers may have asked for it.
+    Leak(RuleEffect),
+}
+
+impl Anyway<'_> {
+    fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::Layer(reason) => reason.as_bytes(),
+            Self::Leak(_) => LEAKS.as_bytes(),
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use entourage_core::{
     Result, Timestamp,
     message::{Arguments, ToolCall},
     permission::{ApprovalRequest, Decision},
-    tool::{Footprint, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput},
+    tool::{Footprint, Labels, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput},
 };
 use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
 use tokio::task::coop::unconstrained;
@@ -24,6 +24,7 @@ use crate::{
     effects::{
         site::Site,
         snapshot::RootRun,
+        tool_bound,
         tool_judge::Open,
         tool_layers::{self, Held, has_layers},
     },
@@ -82,6 +83,8 @@ pub(super) struct Ran<'a> {
     pub(super) call: &'a ToolCall,
     pub(super) edited: Option<Arguments>,
     pub(super) result: Result<ToolOutput, ToolError>,
+    /// Labels of the result beside its own: the tool's, and those of an agent that it ran.
+    pub(super) labels: Labels,
     /// The reason that layers refused it, before it ran.
     pub(super) held: Option<Held>,
     pub(super) ended: Timestamp,
@@ -142,8 +145,11 @@ pub(super) fn run_tool<'c>(
         if RootRun::is_kept(&site.env, context.footprint())
             && let Err(error) = Box::pin(site.root.keep(&site.env)).await
         {
-            let (ended, time) = (site.now(), Duration::ZERO);
-            return (place, Done::Ran(Ran { call, edited, result: Err(error), held: None, ended, time }));
+            let (ended, time, labels) = (site.now(), Duration::ZERO, Labels::empty());
+            return (
+                place,
+                Done::Ran(Ran { call, edited, result: Err(error), labels, held: None, ended, time }),
+            );
         }
         let (started, held) = (site.now(), OnceLock::new());
         let input = ToolInput::new(arguments.take().unwrap_or_default());
@@ -156,9 +162,10 @@ pub(super) fn run_tool<'c>(
             Some(over) => Box::pin(over.run_until_cancelled_owned(in_time(limit, run))).await,
         };
         let result = checked(done, limit);
+        let labels = tool.spec().labels_of(context.footprint());
         let ended = site.now();
         let time = ended.since(started);
-        (place, Done::Ran(Ran { call, edited, result, held: held.into_inner(), ended, time }))
+        (place, Done::Ran(Ran { call, edited, result, labels, held: held.into_inner(), ended, time }))
     })
 }
 
@@ -168,7 +175,7 @@ fn checked(
     limit: Duration,
 ) -> Result<ToolOutput, ToolError> {
     match done {
-        Some(Some(Ok(result))) => result.map(ToolOutput::checked),
+        Some(Some(Ok(result))) => result.map(tool_bound::checked),
         Some(Some(Err(panic))) => Err(ToolError::Tell(format!("the tool panicked: {panic}"))),
         None => Err(ToolError::tell("the call was stopped, since another call of its step ended the turn")),
         Some(None) => Err(ToolError::Tell(format!(

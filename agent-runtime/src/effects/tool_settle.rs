@@ -65,7 +65,7 @@ impl Step<'_> {
     }
 
     pub(super) fn settle(&mut self, place: usize, ran: Ran<'_>) {
-        let Ran { call, edited, result, held, ended: at, time } = ran;
+        let Ran { call, edited, result, labels, held, ended: at, time } = ran;
         if let Some(Held { text, stops }) = held {
             return self.settle_unrun(place, call, text, stops);
         }
@@ -97,6 +97,7 @@ impl Step<'_> {
         }
         let mut finished = ToolFinished::new(0, Arc::new(result));
         (finished.stop_turn, finished.metadata) = (output.stop_turn, output.metadata);
+        finished.labels = output.labels | labels;
         finished.micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         (finished.fatal, finished.key) = (fatal.as_ref().map(Error::record), self.key);
         self.finish(place, at, finished);

@@ -5,6 +5,8 @@ use entourage_core::{
     tool::{Footprint, ToolSpec},
 };
 
+use super::LEAKS;
+
 /// A lasting grant of a call.
 pub(crate) struct Grant {
     /// The digest that it is bound to.
@@ -28,6 +30,11 @@ impl Grant {
         let parts = [spec.digest().to_string(), declared, covered.digest().to_string()];
         let key = Digest::of(std::iter::once(b"grant".as_slice()).chain(parts.iter().map(String::as_bytes)));
         Self { key, covers: covered.subjects().map(str::to_owned).collect() }
+    }
+
+    /// The grant of such calls where the rule on leaks applies: what was granted before is none.
+    pub(crate) fn of_leaks(self) -> Self {
+        Self { key: Digest::of([LEAKS.as_bytes(), self.key.to_string().as_bytes()]), ..self }
     }
 }
 

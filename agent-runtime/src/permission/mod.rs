@@ -13,7 +13,7 @@ pub use preset::Preset;
 use std::{borrow::Cow, fmt};
 
 use entourage_core::{
-    permission::Scope,
+    permission::{RuleEffect, Scope},
     tool::{Footprint, ToolSpec},
 };
 use serde::{Deserialize, Serialize};
@@ -41,6 +41,18 @@ impl fmt::Display for Ruling {
             Self::OutOfScope(text) => f.write_str(text),
             Self::Ask(rule) => write!(f, "an approver must be asked by the rule `{rule}`"),
         }
+    }
+}
+
+/// The name of the rule on leaks, in questions and records.
+pub(crate) const LEAKS: &str =
+    "leaks: it can send out what was read here, and text of strangers may have asked for it";
+
+/// The ruling on a call that could leak.
+pub(crate) fn leaking(effect: RuleEffect) -> Ruling {
+    match effect {
+        RuleEffect::Deny => Ruling::Deny(LEAKS.into()),
+        _ => Ruling::Ask(LEAKS.into()),
     }
 }
 

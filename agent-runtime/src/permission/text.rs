@@ -12,6 +12,7 @@ const LARGEST: usize = 64 << 10;
 #[serde(deny_unknown_fields)]
 struct Rules {
     otherwise: Option<RuleEffect>,
+    leaks: Option<RuleEffect>,
     #[serde(default)]
     allow: Vec<String>,
     #[serde(default)]
@@ -21,8 +22,8 @@ struct Rules {
 }
 
 impl Policy {
-    /// Reads rules from TOML: lists of patterns under `allow`, `ask` and `deny`, and `otherwise` as one of these words.
-    /// Each of them may be missing. Their order does not matter.
+    /// Reads rules from TOML: lists of patterns under `allow`, `ask` and `deny`; `otherwise` and `leaks` as one of
+    /// these words, for [`Policy::otherwise`] and [`Policy::leaks`]. Each may be missing. Their order does not matter.
     ///
     /// A text that comes with a project is not to be trusted: let it restrict your own rules, with
     /// [`Policy::restricted_by`].
@@ -55,7 +56,8 @@ impl Policy {
             .map_err(|error| Error::new(ErrorKind::InvalidInput, format!("these are no rules: {error}")))?;
         let lists =
             [(RuleEffect::Allow, rules.allow), (RuleEffect::Ask, rules.ask), (RuleEffect::Deny, rules.deny)];
-        let mut policy = rules.otherwise.into_iter().fold(Self::new(), Self::otherwise);
+        let policy = rules.otherwise.into_iter().fold(Self::new(), Self::otherwise);
+        let mut policy = rules.leaks.into_iter().fold(policy, Self::leaks);
         for (effect, patterns) in lists {
             for pattern in patterns {
                 let rule = Rule::parse(effect, &pattern);

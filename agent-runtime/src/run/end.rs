@@ -6,7 +6,7 @@ use entourage_core::{
     ErrorKind, Result, SessionId, bound,
     event::{Event, Origin, RunFinished, RunPaused, ToolFinished},
     run::{Outcome, Status},
-    session::{ReadRange, SessionFilter, SessionInfo, SessionStatus},
+    session::{ReadRange, SessionFilter, SessionInfo, SessionState, SessionStatus},
 };
 
 use crate::{
@@ -66,6 +66,7 @@ fn finish(journal: &Journal, origin: &Arc<Origin>, env: &Env, mut end: RunFinish
         let finished = ToolFinished::new(index, Arc::new(result));
         journal.stage(origin, now, Event::ToolFinished(Arc::new(finished)));
     }
+    end.outcome.labels |= journal.read(SessionState::labels);
     // An agent written by hand may say more than a store takes.
     if let Cow::Owned(cut) = bound::shortened(&end.outcome.text, bound::VALUE) {
         end.outcome.text = cut;

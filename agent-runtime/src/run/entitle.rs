@@ -11,6 +11,7 @@ use entourage_core::{
     permission::Scope,
     provider::{FinishReason, Model},
     run::{Effect, ModelCall, Observation, Outcome, RunContext, Spawn, Task},
+    session::SessionState,
     tool::Tools,
 };
 use tokio_util::sync::CancellationToken;
@@ -74,6 +75,7 @@ async fn entitle(
         subtree: None,
         root: None,
         above: journal.as_above(origin.run),
+        labels: journal.read(SessionState::labels),
         owns_cancel: true,
         deps: Deps::default(),
     });

@@ -10,10 +10,12 @@ use entourage_core::{
     Error, ErrorKind, Result, RunId, Timestamp,
     agent::Agent,
     budget::{Budget, BudgetState},
-    event::{Event, MessageAdded, Origin, RunAbove},
+    event::{Event, LabelsAdded, MessageAdded, Origin, RunAbove},
     message::Message,
     permission::Scope,
     run::{Outcome, RunContext, Status, Task},
+    session::SessionState,
+    tool::Labels,
 };
 use futures_util::{FutureExt, future::Either};
 use tokio_util::sync::CancellationToken;
@@ -87,6 +89,8 @@ pub(crate) struct Within {
     pub(crate) root: Option<Arc<RootRun>>,
     /// The run above; `None` for a root.
     pub(crate) above: Option<Arc<RunAbove>>,
+    /// Labels of what the session above had read when this run was asked for.
+    pub(crate) labels: Labels,
     /// True if the token was made for this run alone, so that its end may cancel it.
     pub(crate) owns_cancel: bool,
     /// The program's values for its agents and tools.
@@ -171,6 +175,10 @@ impl Admitted {
             }
         }
         journal.stage(origin, *now, first);
+        let labels = self.within.labels | self.task.labels;
+        if !self.resumed && !journal.read(SessionState::labels).contains(labels) {
+            journal.stage(origin, *now, Event::LabelsAdded(LabelsAdded::new(labels)));
+        }
     }
 
     /// Begins once the open run, and what waits below it, has ended. What is below ends first: until the open run has
@@ -403,7 +411,7 @@ impl Run {
             Some(Cut::Fenced(error)) => Err(error),
             _ => result,
         };
-        let (outcome, error) = match result {
+        let (mut outcome, error) = match result {
             Ok(mut outcome) => {
                 journal.read(|state| state.run().into_iter().for_each(|run| run.count(&mut outcome)));
                 (outcome, None)
@@ -419,6 +427,8 @@ impl Run {
                 (outcome, failed.then_some(error))
             }
         };
+        self.effects.site.read_labelled(outcome.labels);
+        outcome.labels |= journal.read(SessionState::labels);
         close(journal, origin, env, &outcome);
         // No other process is to come between two prompts that were accepted here.
         let awaited = || emitter.session().is_some_and(|session| session.is_awaited());

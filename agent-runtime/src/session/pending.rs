@@ -9,12 +9,12 @@ use entourage_core::{
     permission::ApprovalRequest,
     run::{Limits, Pause},
     session::{OpenCall, SessionFilter, SessionInfo, SessionState, SessionStatus},
-    tool::{CallId, IntoToolOutput, ToolError, ToolOutput},
+    tool::{CallId, IntoToolOutput, Labels, ToolError, ToolOutput},
 };
 
 use crate::{
     deferred::written,
-    effects::tool_bound::{bounded, other_arguments},
+    effects::tool_bound::{bounded, checked, other_arguments},
     runtime::Runtime,
     session::{
         Session,
@@ -110,7 +110,7 @@ impl Session {
     /// [`ToolError::Fatal`] of the output, the store's.
     pub async fn answer(&self, call: &CallId, output: impl IntoToolOutput) -> Result<()> {
         let output = match output.into_output() {
-            Ok(output) => output.checked(),
+            Ok(output) => checked(output),
             Err(ToolError::Tell(text)) => ToolOutput::error(text),
             Err(ToolError::Fatal(error)) => return Err(error),
         };
@@ -215,6 +215,8 @@ fn answered(journal: &Journal, id: &CallId, output: &ToolOutput) -> Result<Optio
     };
     let mut finished = ToolFinished::new(index, Arc::new(result));
     (finished.stop_turn, finished.metadata, finished.key) = (output.stop_turn, output.metadata, key);
+    // Nobody here knows where it comes from.
+    finished.labels = Labels::all();
     Ok(Some(Event::ToolFinished(Arc::new(finished))))
 }
 

@@ -1,13 +1,15 @@
 //! Permission in one session: the ruling on a call that nobody makes, and approval of whatever is asked about.
 
-use entourage_core::{Error, ErrorKind, Result, SessionId, permission::Scope, tool::Tool};
+use entourage_core::{
+    Error, ErrorKind, Result, SessionId, permission::Scope, session::SessionState, tool::Tool,
+};
 use serde_json::Value;
 
 use super::Session;
 use crate::{
     Runtime, caught,
     effects::tool_check::check_arguments,
-    permission::{Grant, Ruling, judge},
+    permission::{Grant, Ruling, judge, leaking},
 };
 
 impl Session {
@@ -26,13 +28,25 @@ impl Session {
         let footprint = caught(|| tool.footprint(arguments)).map_err(|panic| {
             Error::new(ErrorKind::Tool, format!("the tool's footprint panicked: {panic}"))
         })?;
-        let ruling = judge(scope, &self.env().policy, spec, &footprint);
+        let env = self.env();
+        let ruling = judge(scope, &env.policy, spec, &footprint);
+        let labels = self.read(SessionState::labels).await?;
+        let leak = env.policy.leak(spec, &footprint, labels);
+        let ruling = match (leak, ruling) {
+            (Some(effect), Ruling::Allow(_) | Ruling::Ask(_)) => leaking(effect),
+            (_, ruling) => ruling,
+        };
         if !matches!(ruling, Ruling::Ask(_)) {
             return Ok(ruling);
         }
-        let grant = Grant::of(spec, &footprint).key;
+        let grant = Grant::of(spec, &footprint);
+        let grant = if leak.is_some() { grant.of_leaks().key } else { grant.key };
         let granted = self.read(|state| state.is_granted(grant)).await?;
-        Ok(self.env().granted(self.id(), grant, granted).map_or(ruling, |rule| Ruling::Allow(rule.into())))
+        let by = match leak {
+            Some(_) => env.granted_by_approver(grant, granted),
+            None => env.granted(self.id(), grant, granted),
+        };
+        Ok(by.map_or(ruling, |rule| Ruling::Allow(rule.into())))
     }
 
     /// Allows each call of this session that an approver would be asked about, until it is called with `false` or the

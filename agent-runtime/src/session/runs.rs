@@ -6,6 +6,7 @@ use entourage_core::{
     Error, ErrorKind, Result, RunId, Timestamp,
     permission::Scope,
     run::{Outcome, Status, Task},
+    tool::Labels,
 };
 use tokio::{runtime::Handle, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
@@ -224,6 +225,7 @@ impl Live {
             subtree: None,
             root: None,
             above: None,
+            labels: Labels::empty(),
             owns_cancel: false,
             deps: entry.deps.clone(),
         })

@@ -108,7 +108,7 @@ fn every_effect_comes_back_as_it_was() {
     let asks = ToolCall::new("c1", "count", Arguments::from(&json!({"n": u64::MAX})));
     let message = Arc::new(Message::new(Role::Assistant, vec![Part::ToolCall(asks)]));
     let mut pending = PendingCall::new(0);
-    (pending.started, pending.repeated, pending.late) = (true, true, true);
+    (pending.started, pending.repeated, pending.late) = (true, 3, true);
     let spawn = |task: &str| Spawn::new(helper.clone().into_agent(), Task::new(task));
     let mut whole =
         Delegate::new(child("below"), spawn("Go.").with_part("second helper").with_title("Going"))

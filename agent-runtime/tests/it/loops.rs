@@ -9,12 +9,12 @@ use entourage_core::{
     SessionId,
     message::History,
     provider::FinishReason,
-    run::{Limits, LoopDetection, Outcome, Status, StopReason},
+    run::{Outcome, Status, StopReason},
     session::SharedStore,
     tool::{Access, Repeat, Tool, ToolSpec},
 };
-use entourage_runners::ReactAgent;
 use entourage_runners::from_fn::from_fn;
+use entourage_runners::{LoopDetection, ReactAgent};
 use entourage_testkit::{self as testkit, FakeTool, Script, ScriptedProvider};
 use serde_json::{Value, json};
 
@@ -38,12 +38,6 @@ fn same(times: usize) -> ScriptedProvider {
     model((0..times).map(|_| ("look", json!({"at": "sky"}))))
 }
 
-fn limits(loops: LoopDetection) -> Limits {
-    let mut limits = Limits::default();
-    limits.loops = loops;
-    limits
-}
-
 fn steps_only() -> LoopDetection {
     let mut loops = LoopDetection::default();
     loops.repeats = None;
@@ -55,7 +49,7 @@ async fn run(
     loops: LoopDetection,
     tool: impl Tool + 'static,
 ) -> (Outcome, History) {
-    let agent = agent(provider.model()).tool(tool).limits(limits(loops)).build().unwrap();
+    let agent = agent(provider.model()).tool(tool).loops(loops).build().unwrap();
     let session = open_runtime().session();
     let outcome = session.start(&agent, "Look!").outcome().await.unwrap();
     let history = session.history().await.unwrap();
@@ -221,7 +215,7 @@ async fn cm16_calls_of_one_step_count_in_their_order() {
 
 fn looker(provider: &ScriptedProvider, loops: LoopDetection) -> ReactAgent {
     let tool = FakeTool::new("look").access(Access::WRITE).repeat(Repeat::Idempotent).returning("clouds");
-    agent(provider.model()).tool(tool).limits(limits(loops)).build().unwrap()
+    agent(provider.model()).tool(tool).loops(loops).build().unwrap()
 }
 
 /// Runs to the end over a death at append `at`. `None` if there are fewer appends.

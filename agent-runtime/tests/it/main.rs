@@ -57,6 +57,7 @@ mod grants;
 mod history;
 mod judging;
 mod keys;
+mod labels;
 mod layers_bounds;
 mod layers_budget;
 mod layers_cache;

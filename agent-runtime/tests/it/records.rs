@@ -137,8 +137,9 @@ fn cd01_the_other_events_round_trip_from_their_stored_form() {
         ),
         (
             "run_finished",
-            r#"{"outcome":{"status":{"failed":{"kind":"timeout","retry":"temporary","message":"late"}},"text":"","usage":{"input":1},"cost":null,"steps":2}}"#,
+            r#"{"outcome":{"status":{"failed":{"kind":"timeout","retry":"temporary","message":"late"}},"text":"","usage":{"input":1},"cost":null,"steps":2,"labels":"PRIVATE"}}"#,
         ),
+        ("labels_added", r#"{"labels":"UNTRUSTED | PRIVATE"}"#),
     ] {
         let event = Event::from_json(kind, json).unwrap();
         assert_eq!((event.kind(), event.to_json().unwrap().as_str()), (kind, json));

@@ -23,7 +23,7 @@ fn an_error_of_each_reason_keeps_it_when_it_is_stored_and_names_the_next_step() 
         (StopReason::Reply(FinishReason::Other), "again"),
         (StopReason::Denied("put".into()), "approver"),
         (StopReason::Deadline, "Task::with_deadline"),
-        (StopReason::LoopDetected, "with_loops"),
+        (StopReason::LoopDetected, "loops"),
         (StopReason::Incomplete { iterations: 2, feedback: "no tests".into() }, "more rounds"),
         (StopReason::Tasks { failed, cancelled: none, skipped: Box::default() }, "run the graph again"),
     ] {

@@ -12,7 +12,7 @@ use std::{
     time::SystemTime,
 };
 
-use entourage_core::{Error, ErrorKind};
+use entourage_core::{Error, ErrorKind, tool::Labels};
 
 use super::Workspace;
 
@@ -70,7 +70,8 @@ impl TemporaryWorkspace {
         let root = root.as_ref();
         let place = fs::create_dir_all(root).and_then(|()| Place::create(root));
         let place = place.map_err(|error| unusable(root, &error))?;
-        let workspace = Workspace::open(&place.dir)?;
+        // It holds what was fetched.
+        let workspace = Workspace::open(&place.dir)?.with_labels(Labels::UNTRUSTED);
         Ok(Self { workspace, place })
     }
 

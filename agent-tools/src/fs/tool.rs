@@ -10,7 +10,9 @@ use std::{
 use async_trait::async_trait;
 use entourage_core::{
     Error, ErrorKind,
-    tool::{Access, Footprint, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec, schema_of},
+    tool::{
+        Access, Footprint, Labels, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec, schema_of,
+    },
 };
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -87,6 +89,7 @@ impl<O: Operation> FileTool<O> {
     pub(super) fn shared(place: Place) -> Arc<dyn Tool> {
         let spec = ToolSpec::new(O::NAME, O::DESCRIPTION, schema_of::<O::Arguments>())
             .with_access(O::ACCESS)
+            .with_labels(place.0.get().map_or(Labels::PRIVATE, Workspace::labels))
             .naming_subjects()
             .changing_files()
             .with_timeout(O::TIME + GRACE);

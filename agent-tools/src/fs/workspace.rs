@@ -16,7 +16,7 @@ use cap_std::{
 };
 use entourage_core::{
     Error, ErrorKind,
-    tool::{Tool, ToolError},
+    tool::{Labels, Tool, ToolError},
 };
 
 #[cfg(feature = "web")]
@@ -62,7 +62,7 @@ use super::{
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct Workspace(Arc<Inner>);
+pub struct Workspace(Arc<Inner>, Labels);
 
 struct Inner {
     dir: Dir,
@@ -93,7 +93,7 @@ impl Workspace {
         let given = std::path::absolute(root).ok().filter(|_| plain).and_then(|full| path::normal(&full));
         roots.extend(given.filter(|given| !roots.contains(given)));
         let (seen, history, names, writing) = Default::default();
-        Ok(Self(Arc::new(Inner { dir, roots, seen, history, names, writing })))
+        Ok(Self(Arc::new(Inner { dir, roots, seen, history, names, writing }), Labels::PRIVATE))
     }
 
     /// Keeps the versions of changed files in `dir`, which is created where it is missing, so that
@@ -107,7 +107,19 @@ impl Workspace {
         let history = Some(History::open(dir.as_ref())?);
         let root = self.0.dir.try_clone()?;
         let (seen, names, writing) = Default::default();
-        Ok(Self(Arc::new(Inner { dir: root, roots: self.0.roots.clone(), seen, history, names, writing })))
+        let roots = self.0.roots.clone();
+        Ok(Self(Arc::new(Inner { dir: root, roots, seen, history, names, writing }), self.1))
+    }
+
+    /// Sets the labels of what its tools show. Default: [`Labels::PRIVATE`]. Files that strangers wrote, as those of a
+    /// repository that was just cloned, are untrusted as well.
+    #[must_use]
+    pub fn with_labels(self, labels: Labels) -> Self {
+        Self(self.0, labels)
+    }
+
+    pub(super) fn labels(&self) -> Labels {
+        self.1
     }
 
     /// Writes a file of the library's own at the root, whole, in place of an older one. Blocks.

@@ -3,7 +3,7 @@
 use entourage_core::{
     Digest, bound,
     message::{Content, Media, MediaSource},
-    tool::{Access, Repeat, ToolOutput, ToolSpec},
+    tool::{Access, Labels, Repeat, ToolOutput, ToolSpec},
 };
 use rmcp::model::{
     CallToolResult, ContentBlock, GetPromptResult, Prompt, ReadResourceResult, Resource, ResourceContents,
@@ -75,7 +75,8 @@ pub(super) fn spec_of(server: &str, tool: &Tool) -> Option<ToolSpec> {
         (false, _) => (Access::ALL - Access::DELEGATE - Access::ASK, Repeat::Once),
     };
     let spec = ToolSpec::new(name_of(server, &tool.name), description, schema);
-    Some(spec.with_access(access).with_repeat(repeat))
+    // Whatever a server says of itself, its results are a stranger's words, and may hold what is private.
+    Some(spec.with_access(access).with_repeat(repeat).with_labels(Labels::all()))
 }
 
 /// The result of a call.

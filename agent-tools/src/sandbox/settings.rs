@@ -282,6 +282,12 @@ impl Sandbox {
         self.with(|settings| settings.network = network)
     }
 
+    /// True if no command can send anything to another machine, nor to a service of this one.
+    #[cfg(feature = "shell")]
+    pub(crate) fn is_without_network(&self) -> bool {
+        matches!(self.settings.network, Network::None) && !self.settings.unix_sockets
+    }
+
     /// The same sandbox with the hosts of `scope`. Its places are the same ones, and its commands run beside those of
     /// this one.
     #[cfg(feature = "shell")]

@@ -68,7 +68,7 @@ pub(super) struct Bash {
 impl Bash {
     pub(super) fn new(shell: Shell) -> Self {
         let spec = ToolSpec::new("bash", DESCRIPTION, schema_of::<Arguments>())
-            .with_access(FULL | Access::READ)
+            .with_access(shell.settings.most() | Access::READ)
             .with_repeat(Repeat::Once)
             .naming_subjects()
             .with_access_by_call()
@@ -160,7 +160,7 @@ impl Tool for Bash {
         let text = arguments.get("command").and_then(Value::as_str).unwrap_or_default().trim();
         let dir = arguments.get("working_dir").and_then(Value::as_str);
         let judged = judge(text, settings.program.is_bash);
-        match settings.inside(dir).map(|inside| settings.canonical(inside)) {
+        let mut footprint = match settings.inside(dir).map(|inside| settings.canonical(inside)) {
             Ok(inside) => {
                 let mut footprint = settings.without_links(judged.footprint(settings.root(), &inside));
                 let reads = footprint.access.is_read_only();
@@ -174,7 +174,9 @@ impl Tool for Bash {
             }
             // The call will be an error result.
             Err(_) => judged.footprint(settings.root(), Path::new(dir.unwrap_or_default())),
-        }
+        };
+        footprint.access &= self.spec.access();
+        footprint
     }
 }
 

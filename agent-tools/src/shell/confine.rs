@@ -91,6 +91,10 @@ mod without {
             match *self {}
         }
 
+        pub(crate) fn is_without_network(&self) -> bool {
+            match *self {}
+        }
+
         #[allow(clippy::unused_async, reason = "the one of the feature awaits")]
         pub(crate) async fn spawn(
             &self,

@@ -4,14 +4,15 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use entourage_core::tool::{
-    Access, Footprint, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec, schema_of,
+    Access, Footprint, Labels, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec,
+    schema_of,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::{Shell, bash::LONGEST, judge::FULL, report, running::Running};
+use super::{Shell, bash::LONGEST, report, running::Running};
 
 /// Time that a job has to end.
 const ENDING: Duration = Duration::from_secs(5);
@@ -44,7 +45,13 @@ impl JobOutput {
         let text = "Shows what a job of `bash` has printed, and if it is running or completed.";
         let spec = ToolSpec::new("job_output", text, schema_of::<OutputArguments>())
             // Who may not use `bash` has no jobs to look at.
-            .with_access(FULL | Access::READ)
+            .with_access(shell.settings.most() | Access::READ)
+            // Its calls only read, and show what a command got from wherever it came.
+            .with_labels(if shell.settings.most().contains(Access::NETWORK) {
+                Labels::all()
+            } else {
+                Labels::PRIVATE
+            })
             .with_repeat(Repeat::Safe)
             .naming_subjects()
             .with_access_by_call()

@@ -26,7 +26,7 @@ use std::{
 
 use entourage_core::{
     Error, ErrorKind,
-    tool::{Footprint, Tool, ToolError, ToolSpec, normal_path},
+    tool::{Access, Footprint, Tool, ToolError, ToolSpec, normal_path},
 };
 
 use crate::process::{disk::Disk, spawn::Program};
@@ -267,6 +267,12 @@ impl Shell {
 }
 
 impl Settings {
+    /// Access of a command that may do more than read.
+    fn most(&self) -> Access {
+        let is_alone = self.sandbox.as_ref().is_some_and(confine::Sandbox::is_without_network);
+        if is_alone { judge::FULL - Access::NETWORK } else { judge::FULL }
+    }
+
     fn disk(&self) -> Disk {
         Disk { place: self.root().to_owned(), floor: self.free_space }
     }

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use entourage_core::tool::{
-    Access, Footprint, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec, schema_of,
+    Access, Footprint, Labels, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec,
+    schema_of,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -50,6 +51,8 @@ impl Download {
             at all. A file that exists must have been viewed in this session.";
         let spec = ToolSpec::new("download", DESCRIPTION, schema_of::<Arguments>())
             .with_access(Access::NETWORK | Access::WRITE)
+            // What it writes is what it shows.
+            .with_labels(Labels::UNTRUSTED)
             .with_repeat(Repeat::Once)
             .naming_subjects()
             .changing_files()

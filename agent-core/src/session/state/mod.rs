@@ -26,6 +26,7 @@ use crate::{
     message::{History, Message, Role, ToolResult, estimate_tokens},
     outcome::{Outcome, Status},
     permission::Decision,
+    spec::Labels,
 };
 
 /// State of a session: the fold of its events.
@@ -87,6 +88,8 @@ pub struct SessionState {
     /// Digests of the contents that its model calls have stored, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) contents: Option<Arc<BTreeSet<Digest>>>,
+    #[serde(default = "Labels::all")]
+    pub(crate) labels: Labels,
 }
 
 impl Serialize for SessionState {
@@ -133,6 +136,12 @@ impl SessionState {
     #[must_use]
     pub fn is_estimated(&self) -> bool {
         self.estimated
+    }
+
+    /// Labels of all that the session has read so far. A compaction takes none away, and a fork keeps them.
+    #[must_use]
+    pub fn labels(&self) -> Labels {
+        self.labels
     }
 
     /// Prompts in the queue, oldest first.
@@ -246,7 +255,8 @@ impl SessionState {
         self
     }
 
-    /// State of a session that begins with this conversation, of which nothing ran or was spent there.
+    /// State of a session that begins with this conversation, of which nothing ran or was spent there. Results of tools
+    /// in it have all labels.
     ///
     /// # Errors
     /// The flaw of a conversation that no service accepts.
@@ -255,6 +265,7 @@ impl SessionState {
         let first = history.iter().find(|message| message.role() == Role::User);
         state.head.title = first.map(|first| shorter::title(first)).unwrap_or_default();
         history.iter().for_each(|message| state.push(Arc::clone(message)));
+        state.labels.set(Labels::all(), history.iter().any(|message| message.role() == Role::Tool));
         flaw(history, None).map_or(Ok(state), Err)
     }
 
@@ -295,7 +306,7 @@ impl SessionState {
         let Some(message) = replied(&reply.message).map(Cow::into_owned) else { return };
         self.push(Arc::clone(&message));
         if message.tool_calls().next().is_some() {
-            self.step = Some(OpenStep::new(message, seq));
+            self.step = Some(OpenStep::new(message, seq, self.labels));
         }
     }
 

@@ -7,7 +7,7 @@ use std::{borrow::Cow, cmp::Ordering, fmt, sync::Arc};
 
 use entourage_core::{
     permission::{RuleEffect, Rules},
-    tool::{Access, Footprint, ToolSpec},
+    tool::{Access, Footprint, Labels, ToolSpec},
 };
 use serde::{Deserialize, Serialize};
 
@@ -114,6 +114,8 @@ struct Inner {
     fallback: Option<RuleEffect>,
     /// Shown behind the rules.
     name: Option<Arc<str>>,
+    /// Effect on calls that could send out what is private, where strangers may have asked for them.
+    leaks: Option<RuleEffect>,
     /// Policies that are judged apart, and can only make a verdict stricter.
     limits: Vec<Policy>,
 }
@@ -160,6 +162,26 @@ impl Policy {
     #[must_use]
     pub fn otherwise(mut self, effect: RuleEffect) -> Self {
         self.inner().fallback = Some(effect);
+        self
+    }
+
+    /// Sets the effect on calls that talk to other machines, in sessions that have both read what is private and what
+    /// strangers may have written: see [`Labels`]. Text that a stranger wrote may make a model send out the other.
+    /// Default: none, the other rules alone decide.
+    ///
+    /// It can only make a verdict stricter, whatever rules, layers and earlier grants allow. An approver who then
+    /// allows a call for the session, or always, allows others of its extent. An automatic approval of the session is
+    /// no answer.
+    ///
+    /// ```
+    /// use entourage_core::permission::RuleEffect;
+    /// use entourage_runtime::permission::Policy;
+    ///
+    /// let policy = Policy::new().allow("web_fetch").leaks(RuleEffect::Ask);
+    /// ```
+    #[must_use]
+    pub fn leaks(mut self, effect: RuleEffect) -> Self {
+        self.inner().leaks = Some(effect);
         self
     }
 
@@ -226,10 +248,20 @@ impl Policy {
         }
     }
 
+    /// Returns the effect on a call that could send out what is private, in a session that has read text of these
+    /// labels; `None` for any other call, and where it is allowed.
+    pub(crate) fn leak(&self, spec: &ToolSpec, footprint: &Footprint, labels: Labels) -> Option<RuleEffect> {
+        if !labels.is_all() || !spec.access_of(footprint).contains(Access::NETWORK) {
+            return None;
+        }
+        let effects = self.levels().filter_map(|level| level.0.as_ref()?.leaks);
+        effects.filter(|effect| *effect != RuleEffect::Allow).max_by_key(|effect| strictness(*effect))
+    }
+
     /// The strictest verdict of this policy's own rules.
     fn strictest(&self, spec: &ToolSpec, footprint: &Footprint) -> Applied<'_> {
         let rules = self.rules_for(spec.name());
-        let access = access_of(spec, footprint);
+        let access = spec.access_of(footprint);
         let ruled = |subject| self.most_specific(&rules, subject, access);
         let mut subjects = footprint.subjects().map(Some);
         let first = subjects.next().flatten();
@@ -321,7 +353,7 @@ impl Reading {
         }
         let mut asked: Vec<Rule> = Vec::new();
         for subject in footprint.subjects() {
-            let ruling = policy.most_specific(&rules, Some(subject), access_of(spec, footprint));
+            let ruling = policy.most_specific(&rules, Some(subject), spec.access_of(footprint));
             if let (RuleEffect::Ask, Some(rule)) = (ruling.effect, ruling.rule)
                 && !asked.contains(rule)
             {
@@ -391,15 +423,6 @@ fn strictness(effect: RuleEffect) -> u8 {
         RuleEffect::Allow => 0,
         RuleEffect::Ask => 1,
         RuleEffect::Deny => 2,
-    }
-}
-
-/// Access that a call is judged by.
-fn access_of(spec: &ToolSpec, footprint: &Footprint) -> Access {
-    if spec.has_access_by_call() && !footprint.unclear {
-        footprint.access
-    } else {
-        spec.access() | footprint.access
     }
 }
 

@@ -36,6 +36,9 @@ impl LocalEffects {
             () = pass(left) => None,
         };
         let (child, outcome) = ended.map(|(child, end)| (child, end.outcome)).unzip();
+        if let Some(outcome) = &outcome {
+            self.site.read_labelled(outcome.labels);
+        }
         if let Some(key) = key {
             let end = ChildFinished::new(child.clone(), outcome.as_deref().cloned(), key);
             self.site.note(Event::ChildFinished(Arc::new(end)));

@@ -100,6 +100,7 @@ pub(super) fn size(event: &Event) -> usize {
         | Event::CompactionStarted(_)
         | Event::CompactionFailed(_)
         | Event::OutputsCleared(_)
+        | Event::LabelsAdded(_)
         | Event::Titled(_)
         | Event::ModeChanged(_)
         | Event::WarningRaised(_)

@@ -398,8 +398,8 @@ pub(crate) fn is_from_outside(status: &Status) -> bool {
 /// True for events that others store while a run is active, and that nothing in it waits for.
 fn is_of_others(event: &Event) -> bool {
     use Event::{
-        ApprovalDecided, Checkpoint, ModeChanged, PromptDropped, PromptQueued, SignalReceived, Titled,
-        TodosChanged, WarningRaised,
+        ApprovalDecided, Checkpoint, LabelsAdded, ModeChanged, PromptDropped, PromptQueued, SignalReceived,
+        Titled, TodosChanged, WarningRaised,
     };
     matches!(
         event,
@@ -408,6 +408,7 @@ fn is_of_others(event: &Event) -> bool {
             | SignalReceived(_)
             | ApprovalDecided(_)
             | ModeChanged(_)
+            | LabelsAdded(_)
             | Titled(_)
             | TodosChanged(_)
             | Checkpoint(_)

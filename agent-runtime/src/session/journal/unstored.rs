@@ -94,6 +94,7 @@ impl Fate {
             | Event::Observed(_)
             | Event::MessageAdded(_)
             | Event::TodosChanged(_)
+            | Event::LabelsAdded(_)
             | Event::Titled(_)
             | Event::Compacted(_)
             | Event::OutputsCleared(_)

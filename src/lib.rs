@@ -129,7 +129,7 @@ pub mod session {
 /// The todo list that agents share.
 pub mod team {
     pub use entourage_core::team::{Todo, TodoStatus};
-    pub use entourage_runners::TodoTool;
+    pub use entourage_runners::{Memory, TodoTool};
 }
 
 /// Queries over stored sessions, and spans.

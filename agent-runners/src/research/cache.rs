@@ -108,7 +108,7 @@ impl Cache {
 }
 
 /// Returns the likeness of two texts as the cosine of their sets of words, in small letters.
-pub(super) fn by_words(a: &str, b: &str) -> f64 {
+pub(crate) fn by_words(a: &str, b: &str) -> f64 {
     let words = |text: &str| -> BTreeSet<String> {
         let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
         words.map(str::to_lowercase).collect()

@@ -11,5 +11,6 @@
 mod bounds;
 mod cache;
 mod fetch;
+mod memory;
 mod plans;
 mod worker;

@@ -1,0 +1,118 @@
+//! Notes: what is kept, found and labelled, and what a repeated call does.
+
+use std::{sync::Arc, time::Duration};
+
+use entourage_core::{
+    ErrorKind,
+    session::SharedStore,
+    tool::{Access, Labels},
+};
+use entourage_runners::{Memory, ReactAgent};
+use entourage_runtime::{Runtime, Session, permission::Policy};
+use entourage_testkit::{self as testkit, FakeTool, MemoryStore, ScriptedProvider};
+use serde_json::{Value, json};
+
+struct Project {
+    runtime: Runtime,
+    notes: Session,
+}
+
+impl Project {
+    fn new() -> Self {
+        let store: SharedStore = Arc::new(MemoryStore::new());
+        let runtime = testkit::runtime().policy(Policy::new().allow("remember").allow("page"));
+        let runtime = runtime.shared_store(store).build();
+        Self { notes: runtime.session(), runtime }
+    }
+
+    /// What the last of these calls is told, in a session of its own.
+    async fn told(&self, calls: &[(&str, Value)]) -> (String, Labels) {
+        let model = ScriptedProvider::by_history();
+        let model = calls.iter().fold(model, |model, (tool, arguments)| model.call(tool, arguments.clone()));
+        let agent = ReactAgent::builder("clerk", model.text("Done.").model())
+            .tools(Memory::new(&self.notes).tools())
+            .tool(FakeTool::new("page").access(Access::NETWORK))
+            .tool(FakeTool::new("view").access(Access::READ))
+            .build()
+            .unwrap();
+        let session = self.runtime.session();
+        let outcome = session.start(&agent, "Go").outcome().await.unwrap();
+        let history = session.history().await.unwrap();
+        let last = history.iter().flat_map(|message| message.tool_results()).last().unwrap();
+        (last.to_text(), outcome.labels)
+    }
+
+    async fn note(&self, text: &str) {
+        assert_eq!(self.told(&[("remember", json!({ "note": text }))]).await.0, "noted");
+    }
+
+    async fn recall(&self, arguments: Value) -> String {
+        self.told(&[("recall", arguments)]).await.0
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn ai10_notes_of_one_session_are_found_in_another_the_most_alike_first() {
+    let project = Project::new();
+    assert_eq!(project.recall(json!({})).await, "no note is like this query");
+    project.note("The tests need a database.").await;
+    tokio::time::sleep(Duration::from_secs(7_200)).await;
+    project.note("Tests run on two cores.").await;
+    project.note("The user likes short answers.").await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let found = project.recall(json!({ "query": "which database do the tests need" })).await;
+    let first =
+        "3 notes of earlier sessions:\n\n1. (2 hours ago)\nThe tests need a database.\n\n2. (1 second ago)\n";
+    assert!(found.starts_with(first), "{found}");
+    let newest = project.recall(json!({ "limit": 1 })).await;
+    assert_eq!(newest, "1 notes of earlier sessions:\n\n1. (1 second ago)\nThe user likes short answers.");
+    assert_eq!(project.recall(json!({ "query": "zebra" })).await, "no note is like this query");
+}
+
+#[tokio::test(start_paused = true)]
+async fn attack_44_a_note_keeps_the_labels_of_what_made_it_and_is_never_trusted() {
+    for (reads, expected) in
+        [(&[][..], Labels::UNTRUSTED), (&["page"], Labels::UNTRUSTED), (&["view"], Labels::all())]
+    {
+        let project = Project::new();
+        let mut calls: Vec<_> = reads.iter().map(|tool| (*tool, json!({}))).collect();
+        calls.push(("remember", json!({ "note": "It is so." })));
+        project.told(&calls).await;
+        let (found, labels) = project.told(&[("recall", json!({}))]).await;
+        assert!(found.contains("It is so."), "{found}");
+        assert_eq!(labels, expected, "{reads:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn ai10_notes_and_queries_are_bounded_and_a_like_number_of_nothing_finds_nothing() {
+    let project = Project::new();
+    for note in [String::new(), " \n".to_owned(), "é".repeat(4_097)] {
+        let (told, _) = project.told(&[("remember", json!({ "note": note }))]).await;
+        assert!(told.contains("1 to 4096 characters"), "{told}");
+    }
+    let long = "é".repeat(4_096);
+    project.note(&long).await;
+    assert!(project.recall(json!({ "limit": u64::MAX })).await.ends_with(&long));
+    let told = project.recall(json!({ "query": "x".repeat(4_097) })).await;
+    assert!(told.contains("at most 4096"), "{told}");
+    for number in [f64::NAN, f64::NEG_INFINITY, 0.0, -1.0] {
+        let memory = Memory::new(&project.notes).likeness(move |_, _| number);
+        let model = ScriptedProvider::new().call("recall", json!({ "query": "x" })).text("Done.");
+        let agent = ReactAgent::builder("clerk", model.model()).tools(memory.tools()).build().unwrap();
+        let session = project.runtime.session();
+        session.start(&agent, "Go").outcome().await.unwrap();
+        let text = session.history().await.unwrap().iter().map(|it| it.text()).collect::<String>();
+        assert!(!text.contains('é'), "{number}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn ai10_notes_in_the_session_of_the_agent_are_an_error_of_the_program() {
+    let project = Project::new();
+    let memory = Memory::new(&project.notes);
+    let model = ScriptedProvider::new().call("recall", json!({}));
+    let agent = ReactAgent::builder("clerk", model.model()).tools(memory.tools()).build().unwrap();
+    let error = project.notes.start(&agent, "Go").outcome().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+}

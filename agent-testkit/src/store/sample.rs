@@ -325,6 +325,7 @@ pub(super) fn events_of(session: &SessionId, text: &str, value: &Value) -> Check
                 r#"{{"v":1,"value":{{"change":{{"skip":{{"node":{odd},"dependents":"blocked"}}}},"again":[{odd}]}}}}"#
             ),
         ),
+        ("labels_added", r#"{"labels":"UNTRUSTED | PRIVATE"}"#.to_owned()),
         ("titled", format!(r#"{{"title":{odd}}}"#)),
         (
             "todos_changed",
@@ -474,6 +475,6 @@ mod tests {
                 "give the kind `{kind}` a sample above"
             );
         }
-        assert_eq!(events.iter().map(Event::kind).collect::<BTreeSet<_>>().len(), 37);
+        assert_eq!(events.iter().map(Event::kind).collect::<BTreeSet<_>>().len(), 38);
     }
 }

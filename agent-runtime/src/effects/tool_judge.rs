@@ -224,7 +224,7 @@ impl Judge<'_> {
         let footprint = caught(|| open.tool.footprint(&open.arguments)).ok()?;
         let Ruling::Ask(rule) = self.rule(open, &footprint) else { return None };
         let request = self.question(index, open, &footprint, &rule);
-        let is_open = self.granted(open, &request).is_none() && self.answer(&request).is_none();
+        let is_open = self.granted(open, &footprint, &request).is_none() && self.answer(&request).is_none();
         is_open.then_some((request, open))
     }
 
@@ -239,9 +239,18 @@ impl Judge<'_> {
     }
 
     /// Returns what grants such calls, if anything does.
-    fn granted(&self, open: &Open<'_>, request: &ApprovalRequest) -> Option<&'static str> {
+    fn granted(
+        &self,
+        open: &Open<'_>,
+        footprint: &Footprint,
+        request: &ApprovalRequest,
+    ) -> Option<&'static str> {
         // A layer asks about this call; what was allowed before is no answer.
         let grant = request.grant.filter(|_| open.asks.is_none())?;
+        // Whoever wrote a rule for one place meant that place.
+        if self.site.reads_unasked && !self.site.env.policy.asks_by_subject(open.tool.spec(), footprint) {
+            return Some("auto-approved reader");
+        }
         let granted = self.site.read(|state| state.is_granted(grant));
         self.site.env.granted(self.cx.session(), grant, granted)
     }
@@ -260,7 +269,7 @@ impl Judge<'_> {
                 None => Plan::Run(ready.allowed_by("approver".into())),
             },
             None => {
-                if let Some(grant) = self.granted(&ready.open, &request) {
+                if let Some(grant) = self.granted(&ready.open, &ready.footprint, &request) {
                     return Plan::Run(ready.allowed_by(grant.into()));
                 }
                 ready.open.asked = ready.open.asked.saturating_add(1);

@@ -94,7 +94,7 @@ fn show(event: &Envelope, tasks: &mut BTreeMap<SessionId, usize>) -> Result<()> 
 /// The searches of the stand-in: who makes them, what they answer, what they look for, and in which files.
 const SEARCHES: [(&str, &str, &str, &str); 5] = [
     ("file_searcher", "Which packages does the workspace have?", r"^\s*members\s*=", "Cargo.toml"),
-    ("dependency_mapper", "Which packages depend on others by path?", r#"path = "\.?\.?"#, "Cargo.toml"),
+    ("dependency_mapper", "Which packages are taken from folders here?", r#"\{ *path = ""#, "Cargo.toml"),
     ("pattern_finder", "Which lints do the packages follow?", r"^\[(workspace\.)?lints", "Cargo.toml"),
     ("doc_reader", "What do the documents say of checks?", r"(?i)\bchecks?\b", "*.md"),
     ("file_searcher", "Where are asynchronous tests?", r"^\s*#\[tokio::test", "*.rs"),

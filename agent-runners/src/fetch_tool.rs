@@ -5,19 +5,22 @@ use std::{fmt, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use entourage_core::{
     Result,
-    agent::Agent,
+    agent::{Agent, AgentPart},
     context::Instructions,
+    message::Message,
     permission::Scope,
     provider::ModelSlot,
+    run::{Outcome, RunContext, Task},
     tool::{
-        Access, Footprint, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec, schema_of,
+        Access, Footprint, LayerVerdict, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolLayer,
+        ToolOutput, ToolSpec, Tools, schema_of,
     },
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::{ReactAgent, agent_tool};
+use crate::{ReactAgent, agent_tool, layered};
 
 const NAME: &str = "agentic_fetch";
 
@@ -28,8 +31,9 @@ const VERSION: u32 = 1;
 /// Time limit of one call.
 const TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
-/// Tools that the agent may have.
-const TOOLS: [&str; 6] = ["glob", "grep", "ls", "view", "web_fetch", "web_search"];
+/// The tool that reads a page, and all that the agent may have.
+const READS: &str = "web_fetch";
+const TOOLS: [&str; 6] = ["glob", "grep", "ls", "view", READS, "web_search"];
 
 const DESCRIPTION: &str = "Has another agent read a page of the web, or search the web, and answer a question about it. \
     Give the address if you know it. The agent sees nothing of this conversation: the prompt must say what to find and \
@@ -63,8 +67,10 @@ struct Arguments {
 /// `view`, and no other, and it runs in a session of its own as that of an [`AgentTool`](crate::AgentTool) does.
 /// `model` should be small.
 ///
-/// The call is judged by the host of its address before anything is made or asked for. Calls of the agent's tools are
-/// judged as those of any agent: let the policy allow `web_fetch` where nobody shall be asked again.
+/// The call is judged by the host of its address before anything is made or asked for. Then `web_fetch` reads the
+/// page, before the model is called: the agent begins with it. That the call may run answers rules that ask about
+/// `web_fetch` of this very address, and of no other; those that deny hold. All further calls of the agent's tools are
+/// judged as those of any agent: let the policy allow `web_fetch` where nobody shall be asked about other pages.
 ///
 /// After a crash or a pause the call goes on in the session that it began, in a new place: pages that were kept as
 /// files are read anew. An engine that performs effects elsewhere cannot run the agent, whose tools are made with its
@@ -82,7 +88,7 @@ struct Arguments {
 ///
 /// struct Place; // a temporary directory, in a program
 ///
-/// let small = ScriptedProvider::new().call("web_fetch", json!({"url": "https://a.example"})).text("It is 1.91.");
+/// let small = ScriptedProvider::new().text("It is 1.91.");
 /// let fetch = agentic_fetch(small.model(), || {
 ///     let read = FakeTool::new("web_fetch").access(Access::NETWORK).returning("Version 1.91");
 ///     Ok((Place, vec![Arc::new(read) as Arc<dyn Tool>]))
@@ -125,12 +131,63 @@ impl<Place> fmt::Debug for AgenticFetch<Place> {
 }
 
 impl<Place> AgenticFetch<Place> {
-    fn agent(&self, tools: Vec<Arc<dyn Tool>>) -> Result<Arc<dyn Agent>> {
+    /// Creates the agent of one call, which begins with the page at `url` if there is a tool that reads it.
+    fn agent(&self, tools: Vec<Arc<dyn Tool>>, url: Option<&str>) -> Result<Arc<dyn Agent>> {
         let tools = tools.into_iter().filter(|tool| TOOLS.contains(&tool.spec().name()));
-        let agent = ReactAgent::builder(AGENT, self.model.clone())
-            .instructions(instructions())
-            .tools(tools.collect::<Vec<_>>());
-        Ok(Arc::new(agent.build()?))
+        let tools = tools.map(|tool| match url {
+            Some(url) if tool.spec().name() == READS => {
+                Arc::new(layered(tool, Given { url: url.to_owned() })) as Arc<dyn Tool>
+            }
+            _ => tool,
+        });
+        let tools: Vec<_> = tools.collect();
+        let reads: Vec<_> = tools.iter().filter(|tool| tool.spec().name() == READS).cloned().collect();
+        let page = url.filter(|_| !reads.is_empty()).map(str::to_owned);
+        let agent = ReactAgent::builder(AGENT, self.model.clone()).instructions(instructions()).tools(tools);
+        Ok(Arc::new(Reader { agent: agent.build()?, reads: Tools::new(reads)?, page }))
+    }
+}
+
+/// Answers the rules that ask about the page of the call, which was allowed with the call.
+#[derive(Debug)]
+struct Given {
+    url: String,
+}
+
+#[async_trait]
+impl ToolLayer for Given {
+    async fn before(&self, _: &ToolSpec, arguments: &mut Value, _: &RunContext) -> Result<LayerVerdict> {
+        let is_given = arguments.get("url").and_then(Value::as_str) == Some(&self.url);
+        let verdict = LayerVerdict::Allow(format!("the page of the call of {NAME}"));
+        Ok(if is_given { verdict } else { LayerVerdict::Pass })
+    }
+}
+
+/// The agent of one call.
+struct Reader {
+    agent: ReactAgent,
+    /// The tool that reads the page, if there is one.
+    reads: Tools,
+    page: Option<String>,
+}
+
+#[async_trait]
+impl Agent for Reader {
+    fn name(&self) -> &str {
+        AGENT
+    }
+
+    fn parts(&self) -> Vec<AgentPart> {
+        self.agent.parts()
+    }
+
+    async fn run(&self, task: Task, cx: &RunContext) -> Result<Outcome> {
+        if let Some(url) = &self.page {
+            let page = cx.call_tool(&self.reads, READS, &json!({ "url": url })).await?;
+            let read = if page.is_error { "could not be read" } else { "was read" };
+            cx.remind(Message::user(format!("The page {read} by `{READS}`:\n\n{}", page.to_text())))?;
+        }
+        self.agent.run(task, cx).await
     }
 }
 
@@ -154,10 +211,9 @@ where
 
     async fn call(&self, input: ToolInput, cx: &ToolContext<'_>) -> Result<ToolOutput, ToolError> {
         let Arguments { prompt, url } = input.parse()?;
-        let task = match url.as_deref().map(str::trim) {
-            Some(url) if is_address(url) => {
-                format!("{prompt}\n\nThe page is {url}: read it with `web_fetch`.")
-            }
+        let url = url.as_deref().map(str::trim);
+        let task = match url {
+            Some(url) if is_address(url) => format!("{prompt}\n\nThe page is {url}."),
             Some(_) => {
                 return Err(ToolError::tell(
                     "the address is none of a page; give one that begins with http:// or https://, or none to search",
@@ -172,7 +228,7 @@ where
         let (_guard, tools) = (self.place)().map_err(|error| {
             ToolError::tell(format!("no place for the pages can be made, so answer without them: {error}"))
         })?;
-        let agent = self.agent(tools).map_err(ToolError::Fatal)?;
+        let agent = self.agent(tools, url).map_err(ToolError::Fatal)?;
         let scope =
             Scope::all().with_access(Access::READ | Access::WRITE | Access::NETWORK).with_tools(TOOLS);
         let outcome = cx.run_agent(agent, task, scope).await?;

@@ -71,6 +71,8 @@ pub(crate) struct Env {
     pub(crate) checkpoint_every: u64,
     /// Agents that may run at once below one root's run.
     pub(crate) sub_agents: usize,
+    /// True if agents that only read, below one that only looks, ask nobody.
+    pub(crate) readers_unasked: bool,
     pub(crate) texts: Texts,
 }
 

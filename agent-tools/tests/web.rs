@@ -753,10 +753,15 @@ async fn cf06_what_failed_is_told_and_is_no_empty_result() {
 #[tokio::test]
 async fn cf06_a_search_names_the_hosts_of_its_services() {
     let web = Web::new().unwrap();
-    let tool = web.web_search([web.brave("key").unwrap(), web.exa("key").unwrap(), web.duckduckgo()]);
+    let (tavily, searxng) = (web.tavily("key").unwrap(), web.searxng("http://localhost:8888/").unwrap());
+    let keyed = [web.brave("key").unwrap(), web.exa("key").unwrap(), tavily, searxng];
+    let tool = web.web_search(keyed.into_iter().chain([web.duckduckgo()]));
     let footprint = tool.footprint(&json!({ "query": "rust" }));
-    assert_eq!(footprint.hosts, ["api.search.brave.com", "api.exa.ai", "html.duckduckgo.com"]);
+    assert_eq!(
+        footprint.hosts,
+        ["api.search.brave.com", "api.exa.ai", "api.tavily.com", "localhost", "html.duckduckgo.com"]
+    );
     let admits = |hosts: &[&str]| Scope::all().with_hosts(hosts).admits(tool.spec(), &footprint).is_ok();
-    assert!(admits(&["*.brave.com", "api.search.brave.com", "api.exa.ai", "*.duckduckgo.com"]));
-    assert!(!admits(&["api.search.brave.com", "api.exa.ai"]));
+    assert!(admits(&["*.brave.com", "api.exa.ai", "*.tavily.com", "localhost", "*.duckduckgo.com"]));
+    assert!(!admits(&["*.brave.com", "api.exa.ai", "*.tavily.com", "*.duckduckgo.com"]));
 }

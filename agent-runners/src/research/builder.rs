@@ -165,7 +165,8 @@ impl ResearchBuilder {
     }
 
     /// Keeps reports in `session`, one session for each project, and answers a question that is like one of the last
-    /// hour with its report and the age of that, without a model call. Only reports without a failed task are kept.
+    /// hour with its report and the age of that, without a model call. Only reports without a failed task are kept, on
+    /// questions of at most 8 KiB.
     /// [`Research::refreshing`] does not ask the cache. Default: no cache.
     ///
     /// The session is the cache's alone: a research that runs in it, or below it, is refused with
@@ -176,7 +177,8 @@ impl ResearchBuilder {
     }
 
     /// Sets the likeness of two questions, from 0 to 1; those of at least 0.85 are alike. Default: the cosine of their
-    /// sets of words.
+    /// sets of words. It is called within a task, once for each report of the last hour, and other tasks go on between
+    /// two calls: it must not block, so an embedding is looked up here and made elsewhere.
     pub fn likeness(mut self, likeness: impl Fn(&str, &str) -> f64 + Send + Sync + 'static) -> Self {
         self.likeness = Arc::new(likeness);
         self

@@ -26,6 +26,9 @@ const FRESH: Duration = Duration::from_secs(3_600);
 /// Most bytes of a question and its report: a tool's result of more would be cut.
 const LONGEST: usize = 200 << 10;
 
+/// Most bytes of a question, which is compared with all that are kept. A longer one is none of two in an hour.
+const QUESTION: usize = 8 << 10;
+
 /// Most events of the session that are read for a question, newest first. One report has about six.
 const WINDOW: u64 = 6_000;
 
@@ -88,6 +91,9 @@ impl Cache {
     /// # Errors
     /// Those of the effect: a cancel, a pause, a store's error.
     pub(super) async fn recall(&self, question: &str, cx: &RunContext) -> Result<Option<String>> {
+        if question.len() > QUESTION {
+            return Ok(None);
+        }
         let found = cx.call_tool(&self.tools, RECALL, &json!({ "question": question })).await?;
         let report = found.to_text();
         Ok(Some(report).filter(|report| !found.is_error && !report.is_empty()))
@@ -99,7 +105,7 @@ impl Cache {
     /// Those of the effect.
     pub(super) async fn keep(&self, question: &str, outcome: &Outcome, cx: &RunContext) -> Result<()> {
         let complete = outcome.is_completed() && outcome.failed.is_empty();
-        if complete && question.len() + outcome.text.len() <= LONGEST {
+        if complete && question.len() <= QUESTION && question.len() + outcome.text.len() <= LONGEST {
             let kept = json!({ "question": question, "report": outcome.text });
             cx.call_tool(&self.tools, KEEP, &kept).await?;
         }
@@ -141,7 +147,9 @@ impl Record for KeptReport {
 
 /// Returns the best report and its age: the most alike, the newest of several that are. Reports that are too old count
 /// as absent, and so do values that cannot be read.
-fn best(
+///
+/// Yields after each comparison, so that other tasks go on beside it.
+async fn best(
     question: &str,
     events: &[Envelope],
     now: Timestamp,
@@ -159,6 +167,7 @@ fn best(
         if alike >= ALIKE && best.as_ref().is_none_or(|(most, ..)| alike >= *most) {
             best = Some((alike, kept, age));
         }
+        tokio::task::yield_now().await;
     }
     best.map(|(_, kept, age)| (kept, age))
 }
@@ -188,7 +197,7 @@ impl Tool for Recall {
             events => events.map_err(|error| told(&error))?,
         };
         // The result is recorded: a resumed run does not read the clock again.
-        let found = best(&question, &events, cx.run().effects().time(), &self.likeness);
+        let found = best(&question, &events, cx.run().effects().time(), &self.likeness).await;
         let text = found.map_or_else(String::new, |(kept, age)| {
             format!("{}\n\n(This was found {} seconds ago.)", kept.report, age.as_secs())
         });

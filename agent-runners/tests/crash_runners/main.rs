@@ -10,6 +10,7 @@ mod deferred;
 mod distant;
 mod faulty;
 mod guarded;
+mod kept_reports;
 mod leave;
 mod person;
 mod research;

@@ -10,7 +10,7 @@ use entourage_core::{
     tool::{Access, Tool},
 };
 use entourage_runners::{
-    ReactAgent,
+    AgentTool, ReactAgent,
     research::{Research, ResearchBuilder, Researcher},
 };
 use entourage_runtime::{AgentExt, DenyAll, permission::Policy};
@@ -32,7 +32,7 @@ fn equal(count: usize, worker: &Worker) -> ResearchBuilder {
 
 #[tokio::test(start_paused = true)]
 async fn ai12_equal_tasks_take_the_time_of_one_for_each_ten() {
-    for count in [1, 2, 9, 10, 11, 20, 25, 50] {
+    for count in [1, 2, 5, 9, 10, 11, 20, 25, 50] {
         let worker = Worker::new(Act::Works(WORK));
         let research = equal(count, &worker).build().unwrap();
         let session = testkit::runtime().policy(Policy::allow_all()).build().session();
@@ -156,6 +156,28 @@ async fn ai08_each_kind_is_shown_the_tools_of_its_scope() {
         let expected: &[&str] =
             if kind == Researcher::WebSearcher { &["grep", "web_search"] } else { &["grep"] };
         assert_eq!(shown, expected, "{kind}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn ai03_the_agents_of_a_research_in_plan_mode_ask_nobody() {
+    for (plans, told) in [(true, "Seen."), (false, "No answer: stopped")] {
+        let looks = ScriptedProvider::by_history().call("view", json!({})).text("Seen.");
+        let two = [1, 2].map(|n| (Researcher::DocReader, format!("part {n}")));
+        let research = Research::builder("research", looks.model())
+            .planner(planner(two).model())
+            .tools((FakeTool::new("view").access(Access::READ),))
+            .build()
+            .unwrap();
+        let large =
+            ScriptedProvider::by_history().call("agent", json!({"prompt": "What is there?"})).text("Done.");
+        let lead = ReactAgent::builder("lead", large.model()).tool(AgentTool::new(research)).build().unwrap();
+        let lead = if plans { lead.plan_first().unwrap() } else { lead };
+        let runtime = testkit::runtime().policy(Policy::new().ask("view")).approver(DenyAll);
+        let session = runtime.auto_approve_readers().build().session();
+        assert_eq!(session.start(&lead, "Go").outcome().await.unwrap().text, "Done.");
+        let heard = large.requests()[1].messages.last().unwrap().tool_results().next().unwrap().to_text();
+        assert!(heard.contains(told), "{plans}: {heard}");
     }
 }
 

@@ -195,7 +195,46 @@ async fn cf01_without_an_address_the_agent_is_told_to_search() {
     let small = ScriptedProvider::by_history().text("1.91.");
     run(allowing(), &large, Places::default().tool(&small, vec![])).await.unwrap();
     let prompt = small.requests()[0].messages.last().unwrap().text();
-    assert!(prompt.ends_with("The page is https://a.example/news: read it with `web_fetch`."), "{prompt}");
+    assert!(prompt.ends_with("The page is https://a.example/news."), "{prompt}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn cf01_the_page_is_read_before_the_model_is_called() {
+    for (page, expected) in [
+        (web_fetch(), "The page was read by `web_fetch`:\n\nVersion 1.91"),
+        (
+            web_fetch().telling("the page has moved"),
+            "The page could not be read by `web_fetch`:\n\nthe page has moved",
+        ),
+    ] {
+        let (large, small) = (lead(asks()), ScriptedProvider::by_history().text("1.91."));
+        let tool = Places::default().tool(&small, vec![shared(page.clone())]);
+        assert_eq!(run(allowing(), &large, tool).await.unwrap().text, "Done.");
+        let request = &small.requests()[0];
+        let last = request.messages.last().unwrap().text();
+        assert!(last.starts_with(expected), "{last}");
+        assert_eq!((page.started(), small.count(), told(&large).as_str()), (1, 1, "1.91."));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn cf02_the_page_of_the_call_is_asked_about_once_and_any_other_page_again() {
+    let other = "https://b.example/";
+    for (rules, pages, ends) in [
+        // The approver refuses whatever it is asked.
+        (Policy::new().allow("agentic_fetch"), 1, "stopped"),
+        (Policy::new().allow("agentic_fetch").deny("web_fetch"), 0, "stopped"),
+        (Policy::new().allow("agentic_fetch").allow("web_fetch"), 2, "1.91."),
+    ] {
+        let large = lead(asks());
+        let small = ScriptedProvider::by_history().call("web_fetch", json!({ "url": other })).text("1.91.");
+        let page = web_fetch();
+        let tool = Places::default().tool(&small, vec![shared(page.clone())]);
+        let builder = testkit::runtime().policy(rules.clone()).approver(DenyAll);
+        assert_eq!(run(builder, &large, tool).await.unwrap().text, "Done.");
+        assert_eq!(page.started(), pages, "{rules:?}");
+        assert!(told(&large).contains(ends), "{}", told(&large));
+    }
 }
 
 #[tokio::test(start_paused = true)]

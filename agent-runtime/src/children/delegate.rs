@@ -23,6 +23,7 @@ use crate::{
         pool::{Number, Pool, Seat, refusal, too_many},
     },
     effects::{site::Site, subtree::Subtree},
+    permission::reads_unasked,
     run::{
         execute::Within,
         local::{LocalEffects, child_end, observed},
@@ -244,9 +245,11 @@ fn begin(
     if let Some(subtree) = subtree.as_ref().filter(|_| journal.read(|state| state.run().is_none())) {
         subtree.begin();
     }
+    let scope = cx.scope().narrow(&spawn.scope);
     let within = Box::new(Within {
         path: Some(Arc::clone(&site.origin.agent)),
-        scope: cx.scope().narrow(&spawn.scope),
+        reads_unasked: site.env.readers_unasked && reads_unasked(Some(cx.scope()), &scope),
+        scope,
         cancel,
         emitter: site.emitter.clone(),
         todos: spawn.shares_todos.then(|| site.todos.clone()),

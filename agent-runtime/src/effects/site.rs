@@ -67,6 +67,10 @@ pub(crate) struct Site {
     /// The root's run that this one is, or is below.
     pub(crate) root: Arc<RootRun>,
     pub(crate) life: Life,
+    /// True if its calls answer rules that ask about more than one place: see [`reads_unasked`].
+    ///
+    /// [`reads_unasked`]: crate::permission::reads_unasked
+    pub(crate) reads_unasked: bool,
     /// The newest request of the run.
     pub(crate) newest: Newest,
     /// Names of tools that a warning was given about.
@@ -90,6 +94,7 @@ impl Site {
             subtree: None,
             deps: Deps::default(),
             life: Life::default(),
+            reads_unasked: false,
             newest: Newest::default(),
             warned: Mutex::default(),
             loose: AtomicU64::default(),

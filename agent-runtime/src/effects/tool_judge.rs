@@ -229,7 +229,7 @@ impl Judge<'_> {
         }
         let Ruling::Ask(rule) = self.rule(open, &footprint) else { return None };
         let request = self.question(index, open, &footprint, &rule);
-        let is_open = self.granted(open, &request).is_none() && self.answer(&request).is_none();
+        let is_open = self.granted(open, &footprint, &request).is_none() && self.answer(&request).is_none();
         is_open.then_some((request, open))
     }
 
@@ -252,11 +252,20 @@ impl Judge<'_> {
     }
 
     /// Returns what grants such calls, if anything does.
-    fn granted(&self, open: &Open<'_>, request: &ApprovalRequest) -> Option<&'static str> {
+    fn granted(
+        &self,
+        open: &Open<'_>,
+        footprint: &Footprint,
+        request: &ApprovalRequest,
+    ) -> Option<&'static str> {
         let grant = request.grant?;
         let env = &self.site.env;
         let granted = self.site.read(|state| state.is_granted(grant));
-        match self.anyway(open, &request.footprint) {
+        match self.anyway(open, footprint) {
+            // Whoever wrote a rule for one place meant that place.
+            None if self.site.reads_unasked && !env.policy.asks_by_subject(open.tool.spec(), footprint) => {
+                Some("auto-approved reader")
+            }
             None => env.granted(self.cx.session(), grant, granted),
             Some(Anyway::Leak(_)) => env.granted_by_approver(grant, granted),
             // A layer asks about this call; what was allowed before is no answer.
@@ -278,7 +287,7 @@ impl Judge<'_> {
                 None => Plan::Run(ready.allowed_by("approver".into())),
             },
             None => {
-                if let Some(grant) = self.granted(&ready.open, &request) {
+                if let Some(grant) = self.granted(&ready.open, &ready.footprint, &request) {
                     return Plan::Run(ready.allowed_by(grant.into()));
                 }
                 ready.open.asked = ready.open.asked.saturating_add(1);

@@ -14,7 +14,7 @@ use std::{borrow::Cow, fmt};
 
 use entourage_core::{
     permission::{RuleEffect, Scope},
-    tool::{Footprint, ToolSpec},
+    tool::{Access, Footprint, ToolSpec},
 };
 use serde::{Deserialize, Serialize};
 
@@ -56,6 +56,14 @@ pub(crate) fn leaking(effect: RuleEffect) -> Ruling {
     }
 }
 
+/// True for an agent whose calls answer the rules that ask, without an approver: it is below an agent that only looks,
+/// as in plan mode and in the mode of reading, and can do nothing but read itself. `above` is the scope of the run that
+/// starts it; `None` for a root.
+pub(crate) fn reads_unasked(above: Option<&Scope>, own: &Scope) -> bool {
+    let looks = Access::READ | Access::DELEGATE | Access::ASK;
+    above.is_some_and(|above| looks.contains(above.access())) && Access::READ.contains(own.access())
+}
+
 /// Judges a call: scope first, then the rules.
 #[must_use]
 pub fn judge(scope: &Scope, policy: &Policy, spec: &ToolSpec, footprint: &Footprint) -> Ruling {
@@ -63,4 +71,43 @@ pub fn judge(scope: &Scope, policy: &Policy, spec: &ToolSpec, footprint: &Footpr
         return Ruling::OutOfScope(violation);
     }
     policy.judge(spec, footprint)
+}
+
+#[cfg(test)]
+mod tests {
+    use entourage_core::{permission::Scope, tool::Access};
+
+    use super::{Preset, reads_unasked};
+
+    #[test]
+    fn ai03_only_a_reader_below_an_agent_that_only_looks_is_auto_approved() {
+        let (all, read) = (Scope::all(), Scope::read_only());
+        let looks = Preset::Read.scope();
+        let of = |access| Scope::all().with_access(access);
+        let files = Scope::read_only().with_tools(["view"]).with_roots(["src"]);
+        for (above, own, expected) in [
+            (Some(&looks), &read, true),
+            (Some(&read), &read, true),
+            (Some(&looks), &files, true),
+            (Some(&files), &files, true),
+            (Some(&looks), &Scope::none(), true),
+            // The agent above may do more.
+            (Some(&all), &read, false),
+            (Some(&of(Access::READ | Access::WRITE)), &read, false),
+            (Some(&of(Access::READ | Access::EXECUTE)), &read, false),
+            (Some(&of(Access::READ | Access::NETWORK)), &read, false),
+            // So may the agent itself.
+            (Some(&looks), &looks, false),
+            (Some(&looks), &of(Access::READ | Access::DELEGATE), false),
+            (Some(&looks), &of(Access::READ | Access::ASK), false),
+            (Some(&looks), &of(Access::READ | Access::NETWORK), false),
+            (Some(&all), &all, false),
+            // It is below no other.
+            (None, &read, false),
+            (None, &looks, false),
+            (None, &all, false),
+        ] {
+            assert_eq!(reads_unasked(above, own), expected, "{above:?} {own:?}");
+        }
+    }
 }

@@ -61,6 +61,7 @@ async fn entitle(
     let within = Box::new(Within {
         path: Some(Arc::clone(&origin.agent)),
         scope: Scope::none(),
+        reads_unasked: false,
         cancel: CancellationToken::new(),
         // The run's stream shows the answer, and not the title as it is written.
         emitter: Emitter::new(None, env),

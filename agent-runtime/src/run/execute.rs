@@ -67,6 +67,8 @@ pub(crate) struct Within {
     /// The agents above, joined by `/`.
     pub(crate) path: Option<Arc<str>>,
     pub(crate) scope: Scope,
+    /// True if its calls answer rules that ask: see [`reads_unasked`](crate::permission::reads_unasked).
+    pub(crate) reads_unasked: bool,
     pub(crate) cancel: CancellationToken,
     pub(crate) emitter: Emitter,
     /// Todo list to work on; `None` for its session's own.
@@ -232,7 +234,7 @@ impl Admitted {
             budget: budget::open(task.budget, spent, within.budget, &origin.agent),
         };
         let mut site = Site::new(env, journal, origin, within.emitter);
-        (site.subtree, site.deps) = (within.subtree, within.deps);
+        (site.subtree, site.deps, site.reads_unasked) = (within.subtree, within.deps, within.reads_unasked);
         if let Some(root) = within.root {
             site.root = root;
         }

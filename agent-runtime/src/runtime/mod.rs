@@ -169,6 +169,7 @@ pub struct RuntimeBuilder {
     event_buffer: usize,
     checkpoint_every: u64,
     sub_agents: usize,
+    readers_unasked: bool,
 }
 
 impl Default for RuntimeBuilder {
@@ -193,6 +194,7 @@ impl Default for RuntimeBuilder {
             event_buffer: 4_096,
             checkpoint_every: 512,
             sub_agents: 10,
+            readers_unasked: false,
         }
     }
 }
@@ -375,6 +377,18 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Allows each call that an approver would be asked about, of agents that only read below an agent that only looks:
+    /// the scope of the one above has nothing beyond reading, starting agents and asking the user, as in plan mode and
+    /// with [`Preset::Read`](crate::permission::Preset::Read), and that of the reader nothing beyond reading. For
+    /// research while a plan is made. Default: they ask like any agent.
+    ///
+    /// Rules that deny, rules that ask about a subject and layers that ask hold as ever. Each call records that it was
+    /// allowed by this. It is decided when the reader is started, and again where another process resumes it.
+    pub fn auto_approve_readers(mut self) -> Self {
+        self.readers_unasked = true;
+        self
+    }
+
     /// Builds the runtime.
     #[must_use]
     pub fn build(mut self) -> Runtime {
@@ -412,6 +426,7 @@ impl RuntimeBuilder {
             lease: self.lease,
             checkpoint_every: self.checkpoint_every.max(1),
             sub_agents: self.sub_agents.max(1),
+            readers_unasked: self.readers_unasked,
             texts: Default::default(),
         }
     }

@@ -213,6 +213,7 @@ impl Live {
         Box::new(Within {
             path: None,
             scope: Scope::all(),
+            reads_unasked: false,
             cancel: entry.cancel.clone(),
             emitter: emitter.at(Arc::clone(self), entry.run),
             todos: None,

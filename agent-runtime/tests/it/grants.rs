@@ -11,7 +11,7 @@ use entourage_core::{
     Clock, Digest, Error, ErrorKind, Result,
     agent::Agent,
     event::Event,
-    permission::{ApprovalRequest, Approver, Decision, Grants, Scope},
+    permission::{ApprovalRequest, Approver, Decision, Grants, RuleEffect, Scope},
     run::{Pause, Status, StopReason},
     session::SharedStore,
     tool::{Access, Footprint, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec},
@@ -19,7 +19,7 @@ use entourage_core::{
 use entourage_runners::AgentTool;
 use entourage_runtime::{
     RuntimeBuilder,
-    permission::{Policy, Ruling},
+    permission::{Policy, Preset, Ruling},
 };
 use entourage_testkit::{self as testkit, PausedClock, ScriptedProvider};
 use serde_json::{Value, json};
@@ -80,7 +80,7 @@ impl Answers {
 #[async_trait]
 impl Approver for Answers {
     async fn decide(&self, request: &ApprovalRequest) -> Result<Decision> {
-        self.1.lock().unwrap().extend(request.footprint.writes.clone());
+        self.1.lock().unwrap().extend(request.footprint.subjects().map(str::to_owned));
         Ok(self.0.clone())
     }
 
@@ -247,6 +247,83 @@ async fn cp05_a_rule_that_denies_and_a_scope_hold_in_an_auto_approved_session() 
     let outcome = session.start(&agent, "Go").outcome().await.unwrap();
     assert_eq!(outcome.status, Status::Stopped(StopReason::Denied("edit".into())));
     assert!(tool.edited().is_empty());
+}
+
+/// Gives the paths that an approver is asked about when an agent with the first scope has one with the other look at two.
+async fn asked_below(builder: RuntimeBuilder, above: Scope, below: Scope) -> (Vec<String>, Status) {
+    let schema = json!({"type": "object", "properties": {"path": {"type": "string"}}});
+    let spec = ToolSpec::new("look", "", schema).with_access(Access::READ).naming_subjects();
+    let looks = || {
+        let paths = [("look", json!({"path": "a"})), ("look", json!({"path": "contracts/b"}))];
+        ScriptedProvider::by_history().calls(paths).text("Seen.")
+    };
+    let reader = agent(looks().model()).tool(Look(spec)).build().unwrap();
+    let helper = AgentTool::new(reader).with_name("helper").with_scope(below);
+    let lead = ScriptedProvider::by_history().call("helper", json!({"prompt": "Look"})).text("Done.");
+    let lead = agent(lead.model()).tool(helper).scope(above).build().unwrap();
+    let approver = Answers::new(Decision::Allow);
+    let session = builder.approver(approver.clone()).build().session();
+    let outcome = session.start(&lead, "Go").outcome().await.unwrap();
+    (approver.asked(), outcome.status)
+}
+
+/// Looks at the path in its arguments.
+struct Look(ToolSpec);
+
+#[async_trait]
+impl Tool for Look {
+    fn spec(&self) -> &ToolSpec {
+        &self.0
+    }
+
+    fn footprint(&self, arguments: &Value) -> Footprint {
+        Footprint::new(Access::READ).reading(arguments["path"].as_str().unwrap())
+    }
+
+    async fn call(&self, _: ToolInput, _: &ToolContext<'_>) -> Result<ToolOutput, ToolError> {
+        Ok(ToolOutput::text("seen"))
+    }
+}
+
+#[tokio::test]
+async fn ai03_a_reader_below_an_agent_that_only_looks_asks_about_single_places_alone() {
+    let looks = || Preset::Read.scope();
+    let ask = || Policy::new().ask("look");
+    let both = ["a", "contracts/b"];
+    for (above, below, policy, expected) in [
+        (looks(), Scope::read_only(), ask(), &[][..]),
+        (looks(), Scope::read_only(), Policy::new().otherwise(RuleEffect::Ask).allow("helper"), &[]),
+        (looks(), Scope::read_only(), Policy::new().restricted_by(ask().named("project")), &[]),
+        // A rule for one place holds, whoever wrote it.
+        (looks(), Scope::read_only(), ask().ask("look:contracts/*"), &["contracts/b"]),
+        (
+            looks(),
+            Scope::read_only(),
+            ask().restricted_by(Policy::new().ask("*:contracts/*")),
+            &["contracts/b"],
+        ),
+        // Anything else asks.
+        (Scope::all(), Scope::read_only(), ask(), &both),
+        (looks(), Scope::all(), ask(), &both),
+        (Scope::all(), Scope::all(), ask(), &both),
+    ] {
+        let builder = || on(&memory()).policy(policy.clone());
+        let (asked, status) =
+            asked_below(builder().auto_approve_readers(), above.clone(), below.clone()).await;
+        assert_eq!(
+            (asked.as_slice(), status),
+            (strings(expected).as_slice(), Status::Completed),
+            "{policy:?}"
+        );
+        let (asked, _) = asked_below(builder(), above, below).await;
+        assert!(asked.contains(&"contracts/b".to_owned()), "without the setting all ask: {policy:?}");
+    }
+    let denies = on(&memory()).policy(ask().deny("look:contracts/*")).auto_approve_readers();
+    assert!(asked_below(denies, looks(), Scope::read_only()).await.0.is_empty());
+}
+
+fn strings(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|text| (*text).to_owned()).collect()
 }
 
 #[tokio::test]

@@ -40,13 +40,21 @@ pub(super) struct Client {
     guard: Guard,
 }
 
-/// Addresses outside of the internet that may be asked all the same.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Guard(pub(super) Arc<BTreeSet<IpAddr>>);
+/// The addresses that may be asked.
+#[derive(Debug, Clone)]
+pub(super) enum Guard {
+    /// Those of the internet, and these.
+    Internet(Arc<BTreeSet<IpAddr>>),
+    /// All: the program chose the one host that is asked.
+    Chosen,
+}
 
 impl Guard {
     fn closed(&self, found: impl IntoIterator<Item = IpAddr>) -> Option<IpAddr> {
-        first_closed(found, |address| self.0.contains(&address))
+        match self {
+            Self::Internet(open) => first_closed(found, |address| open.contains(&address)),
+            Self::Chosen => None,
+        }
     }
 }
 

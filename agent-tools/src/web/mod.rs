@@ -21,7 +21,7 @@ use serde_json::json;
 
 use crate::fs::Workspace;
 use client::{Client, Guard, Reply};
-use search::{Brave, DuckDuckGo, Exa, WebSearch};
+use search::{Brave, DuckDuckGo, Exa, SearXng, Tavily, WebSearch};
 
 pub use search::{SearchResult, SearchService};
 
@@ -66,7 +66,7 @@ impl Web {
     }
 
     fn set_up(open: BTreeSet<IpAddr>, with_proxies: bool, largest: usize) -> Result<Self, Error> {
-        let client = Client::new(Guard(Arc::new(open.clone())), with_proxies)?;
+        let client = Client::new(Guard::Internet(Arc::new(open.clone())), with_proxies)?;
         Ok(Self { client, open, with_proxies, largest })
     }
 
@@ -114,13 +114,15 @@ impl Web {
         Arc::new(WebSearch::new(services.into_iter().collect()))
     }
 
-    /// The services whose keys the environment has, in this order: [Brave](Web::brave) by `BRAVE_API_KEY` or
-    /// `BRAVE_SEARCH_API_KEY`, [Exa](Web::exa) by `EXA_API_KEY`, and [DuckDuckGo](Web::duckduckgo), which needs none.
+    /// The services that the environment names, in this order: [Brave](Web::brave) by `BRAVE_API_KEY` or
+    /// `BRAVE_SEARCH_API_KEY`, [Exa](Web::exa) by `EXA_API_KEY`, [Tavily](Web::tavily) by `TAVILY_API_KEY`,
+    /// [SearXNG](Web::searxng) by `SEARXNG_URL`, and [DuckDuckGo](Web::duckduckgo), which needs none of them.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`](entourage_core::ErrorKind::Config) if a key holds characters that no key has.
+    /// [`ErrorKind::Config`](entourage_core::ErrorKind::Config) if a key holds characters that no key has, or the
+    /// address of SearXNG is none of the web.
     pub fn search_services(&self) -> Result<Vec<Arc<dyn SearchService>>, Error> {
-        search::of_environment(&self.client, |name| std::env::var(name).ok())
+        search::of_environment(&self.client, self.with_proxies, |name| std::env::var(name).ok())
     }
 
     /// Brave Search with this key.
@@ -138,6 +140,27 @@ impl Web {
     /// As of [`Web::brave`].
     pub fn exa(&self, key: &str) -> Result<Arc<dyn SearchService>, Error> {
         Ok(Arc::new(Exa::new(self.client.clone(), key, Exa::BASE)?))
+    }
+
+    /// Tavily with this key, which searches for agents and gives long snippets.
+    ///
+    /// # Errors
+    /// As of [`Web::brave`].
+    pub fn tavily(&self, key: &str) -> Result<Arc<dyn SearchService>, Error> {
+        Ok(Arc::new(Tavily::new(self.client.clone(), key, Tavily::BASE)?))
+    }
+
+    /// The instance of SearXNG at this address, such as `http://localhost:8888`, which asks many services. Its settings
+    /// must list `json` among `search.formats`.
+    ///
+    /// The address may be one of this machine or its network, since the program gives it, and no redirect from it is
+    /// followed. Its host is the subject of the searches.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`](entourage_core::ErrorKind::Config) if the address is none of the web, holds a user or a
+    /// password, or if programs read its host in several ways.
+    pub fn searxng(&self, address: &str) -> Result<Arc<dyn SearchService>, Error> {
+        Ok(Arc::new(SearXng::new(address, self.with_proxies)?))
     }
 
     /// DuckDuckGo's page without scripts, which needs no key. It takes few searches before it refuses for a while.

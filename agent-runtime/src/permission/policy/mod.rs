@@ -274,6 +274,14 @@ impl Policy {
         others.fold(ruled(first), |one, other| std::cmp::max_by(one, other, Applied::compare))
     }
 
+    /// True if a rule with a subject asks about the call, at any level, and none denies it there.
+    pub(crate) fn asks_by_subject(&self, spec: &ToolSpec, footprint: &Footprint) -> bool {
+        // Of the verdicts that are equally strict, that of a rule with a subject is the strictest.
+        self.levels().map(|level| level.strictest(spec, footprint)).any(|ruling| {
+            ruling.effect == RuleEffect::Ask && ruling.rule.is_some_and(|rule| rule.subject.is_some())
+        })
+    }
+
     /// Rules with a subject that concern this tool and can match none of its calls, since the tool does not declare
     /// that its footprints name what its calls touch. Such a rule applies to each call without subjects if it denies or
     /// asks, and to none if it allows.

@@ -1,5 +1,6 @@
 //! `web_search`: asks services that search the web, one after another.
 
+mod searxng;
 mod services;
 #[cfg(test)]
 mod tests;
@@ -24,7 +25,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until, timeout};
 
-pub(super) use services::{Brave, DuckDuckGo, Exa, of_environment};
+pub(super) use searxng::SearXng;
+pub(super) use services::{Brave, DuckDuckGo, Exa, Tavily, of_environment};
 
 /// Results of a call: by default, and at most.
 const RESULTS: u32 = 10;
@@ -44,7 +46,8 @@ const TITLE: usize = 200;
 const SNIPPET: usize = 500;
 const ADDRESS: usize = 2_048;
 
-/// A service that searches the web: one of [`Web::brave`](super::Web::brave), [`Web::exa`](super::Web::exa) and
+/// A service that searches the web: one of [`Web::brave`](super::Web::brave), [`Web::exa`](super::Web::exa),
+/// [`Web::tavily`](super::Web::tavily), [`Web::searxng`](super::Web::searxng) and
 /// [`Web::duckduckgo`](super::Web::duckduckgo), or one of your own.
 ///
 /// # Contract

@@ -6,27 +6,31 @@ use async_trait::async_trait;
 use entourage_core::{Error, ErrorKind};
 use reqwest::{
     RequestBuilder, StatusCode, Url,
-    header::{ACCEPT, HeaderValue, RETRY_AFTER},
+    header::{ACCEPT, AUTHORIZATION, HeaderValue, RETRY_AFTER},
 };
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{SearchResult, SearchService};
+use super::{SearXng, SearchResult, SearchService};
 use crate::web::{client::Client, html};
 
 /// Most bytes of an answer.
 const LIMIT: usize = 2 << 20;
 
+/// Seconds for which a service is left alone whose searches are used up.
+const USED_UP: u64 = 3_600;
+
 /// A word in the page of DuckDuckGo that it sends to a program which asks too often.
 const CHALLENGE: &str = "anomaly-modal";
 
-/// The services whose keys `variable` has, and the one that needs none.
+/// The services whose keys or addresses `variable` has, and the one that needs none.
 pub(in crate::web) fn of_environment(
     client: &Client,
+    with_proxies: bool,
     variable: impl Fn(&str) -> Option<String>,
 ) -> Result<Vec<Arc<dyn SearchService>>, Error> {
     let key =
-        |names: &[&str]| names.iter().find_map(|name| variable(name).filter(|key| !key.trim().is_empty()));
+        |names: &[&str]| names.iter().find_map(|name| variable(name).filter(|it| !it.trim().is_empty()));
     let mut services: Vec<Arc<dyn SearchService>> = Vec::new();
     if let Some(key) = key(&["BRAVE_API_KEY", "BRAVE_SEARCH_API_KEY"]) {
         services.push(Arc::new(Brave::new(client.clone(), &key, Brave::BASE)?));
@@ -34,12 +38,20 @@ pub(in crate::web) fn of_environment(
     if let Some(key) = key(&["EXA_API_KEY"]) {
         services.push(Arc::new(Exa::new(client.clone(), &key, Exa::BASE)?));
     }
+    if let Some(key) = key(&["TAVILY_API_KEY"]) {
+        services.push(Arc::new(Tavily::new(client.clone(), &key, Tavily::BASE)?));
+    }
+    if let Some(address) = key(&["SEARXNG_URL"]) {
+        services.push(Arc::new(SearXng::new(&address, with_proxies)?));
+    }
     services.push(Arc::new(DuckDuckGo::new(client.clone(), DuckDuckGo::BASE)));
     Ok(services)
 }
 
-fn key(service: &str, key: &str) -> Result<HeaderValue, Error> {
-    let value = HeaderValue::from_str(key.trim()).ok().filter(|value| !value.is_empty());
+/// The value of a header that holds a key behind the name of its scheme, if it has one.
+fn key(service: &str, scheme: &str, key: &str) -> Result<HeaderValue, Error> {
+    let key = Some(key.trim()).filter(|key| !key.is_empty());
+    let value = key.and_then(|key| HeaderValue::from_str(&format!("{scheme}{key}")).ok());
     let mut value = value.ok_or_else(|| {
         let message = format!("the key for {service} is empty or holds a character that no key has");
         Error::new(ErrorKind::Config, message).during("web.search")
@@ -49,7 +61,7 @@ fn key(service: &str, key: &str) -> Result<HeaderValue, Error> {
 }
 
 /// The body of the answer to a request.
-async fn answer(client: &Client, request: RequestBuilder) -> Result<String, Error> {
+pub(super) async fn answer(client: &Client, request: RequestBuilder) -> Result<String, Error> {
     let mut response = client.send(request).await?;
     let status = response.status();
     let wait = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
@@ -57,8 +69,14 @@ async fn answer(client: &Client, request: RequestBuilder) -> Result<String, Erro
         StatusCode::OK => {}
         // DuckDuckGo's way to say it.
         StatusCode::TOO_MANY_REQUESTS | StatusCode::ACCEPTED => return Err(limited(wait)),
+        // Tavily's, where the searches of a plan are used up.
+        _ if matches!(status.as_u16(), 432 | 433) => return Err(limited(wait.or(Some(USED_UP)))),
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
             return Err(Error::new(ErrorKind::Authentication, format!("the key was refused ({status})")));
+        }
+        _ if status.is_redirection() => {
+            let text = format!("it redirects ({status}), which is not followed");
+            return Err(Error::new(ErrorKind::Protocol, text));
         }
         _ => return Err(Error::new(ErrorKind::Protocol, format!("it answered with the status {status}"))),
     }
@@ -81,7 +99,7 @@ fn limited(seconds: Option<u64>) -> Error {
     }
 }
 
-fn read<'t, T: Deserialize<'t>>(text: &'t str) -> Result<T, Error> {
+pub(super) fn read<'t, T: Deserialize<'t>>(text: &'t str) -> Result<T, Error> {
     serde_json::from_str(text).map_err(|error| {
         Error::new(ErrorKind::Protocol, "the answer is not what the service documents").caused_by(error)
     })
@@ -104,7 +122,7 @@ impl Brave {
     pub(in crate::web) const BASE: &str = "https://api.search.brave.com";
 
     pub(in crate::web) fn new(client: Client, secret: &str, base: impl Into<String>) -> Result<Self, Error> {
-        Ok(Self { client, key: key("Brave", secret)?, base: base.into() })
+        Ok(Self { client, key: key("Brave", "", secret)?, base: base.into() })
     }
 }
 
@@ -161,7 +179,7 @@ impl Exa {
     pub(in crate::web) const BASE: &str = "https://api.exa.ai";
 
     pub(in crate::web) fn new(client: Client, secret: &str, base: impl Into<String>) -> Result<Self, Error> {
-        Ok(Self { client, key: key("Exa", secret)?, base: base.into() })
+        Ok(Self { client, key: key("Exa", "", secret)?, base: base.into() })
     }
 }
 
@@ -203,6 +221,59 @@ impl SearchService for Exa {
             } else {
                 it.highlights.join(" … ")
             },
+        });
+        Ok(found.collect())
+    }
+}
+
+/// Tavily, which searches for agents, <https://docs.tavily.com/documentation/api-reference/endpoint/search>.
+#[derive(Debug)]
+pub(in crate::web) struct Tavily {
+    client: Client,
+    key: HeaderValue,
+    base: String,
+}
+
+impl Tavily {
+    pub(in crate::web) const BASE: &str = "https://api.tavily.com";
+
+    pub(in crate::web) fn new(client: Client, secret: &str, base: impl Into<String>) -> Result<Self, Error> {
+        Ok(Self { client, key: key("Tavily", "Bearer ", secret)?, base: base.into() })
+    }
+}
+
+#[derive(Deserialize)]
+struct TavilyAnswer {
+    #[serde(default)]
+    results: Vec<TavilyResult>,
+}
+
+#[derive(Deserialize)]
+struct TavilyResult {
+    title: Option<String>,
+    url: String,
+    content: Option<String>,
+}
+
+#[async_trait]
+impl SearchService for Tavily {
+    fn name(&self) -> &str {
+        "tavily"
+    }
+
+    fn host(&self) -> &str {
+        "api.tavily.com"
+    }
+
+    async fn search(&self, query: &str, count: usize) -> Result<Vec<SearchResult>, Error> {
+        let url = address(&self.base, "/search")?;
+        let body = json!({ "query": query, "max_results": count });
+        let request = self.client.post_request(url, &body).header(AUTHORIZATION, self.key.clone());
+        let text = answer(&self.client, request).await?;
+        let found = read::<TavilyAnswer>(&text)?.results.into_iter().map(|it| SearchResult {
+            title: it.title.unwrap_or_default(),
+            url: it.url,
+            snippet: it.content.unwrap_or_default(),
         });
         Ok(found.collect())
     }

@@ -26,9 +26,10 @@ use super::{
     client::{Calls, Client},
     declared::Declared,
     handshake::{Failure, open},
+    login::{Login, Wanted},
     pins::Pins,
     process::ServerProcess,
-    server::McpServer,
+    server::{McpServer, Reach},
 };
 
 /// A server that was silent for this long is asked whether it is there before the next call, for so long.
@@ -43,12 +44,17 @@ const PAGES: usize = 100;
 const LISTED: usize = 16 << 20;
 /// Most bytes of a server's instructions.
 const INSTRUCTIONS: usize = 16 << 10;
+/// Most logins until a connection is made, or a call performed: one, and two for more rights.
+pub(super) const LOGINS: usize = 3;
 
 /// The connection to a server.
 pub(super) struct Link {
     pub(super) server: McpServer,
     pins: Arc<Pins>,
     approver: Option<Arc<dyn Approver>>,
+    login: Option<Login>,
+    /// Rises with each login.
+    logins: AtomicU64,
     /// Held while a connection is made, so that one is made for all who wait.
     live: tokio::sync::Mutex<Option<Arc<Live>>>,
     shown: Mutex<Shown>,
@@ -100,10 +106,18 @@ impl Link {
             true => (McpState::Disabled, true),
             false => (McpState::Starting, false),
         };
+        let login = match &server.reach {
+            Reach::Http { url, with_proxies, login: Some(login), .. } => {
+                Some(Login::new(&server.name, url, *with_proxies, (**login).clone()))
+            }
+            _ => None,
+        };
         Self {
             server,
             pins,
             approver,
+            login,
+            logins: AtomicU64::new(0),
             live: tokio::sync::Mutex::default(),
             shown: Mutex::new(Shown { state, tools: Vec::new(), instructions: String::new() }),
             revision: AtomicU64::new(0),
@@ -123,8 +137,11 @@ impl Link {
     /// Notes that the server wants a login, and returns what the model is told of it.
     pub(super) fn wants_login(&self) -> String {
         self.shown().state = McpState::NeedsAuth;
-        let name = &self.server.name;
-        format!("the MCP server `{name}` needs a login; the user has to give this program its key")
+        let (name, next) = (&self.server.name, match &self.login {
+            Some(_) => "the user did not log in, and is asked again after a minute",
+            None => "the user has to give this program its key",
+        });
+        format!("the MCP server `{name}` needs a login; {next}")
     }
 
     pub(super) fn tools(&self) -> Vec<Arc<Declared>> {
@@ -191,31 +208,81 @@ impl Link {
         slot: &mut Option<Arc<Live>>,
         mut shut: watch::Receiver<bool>,
     ) -> Result<Arc<Live>, String> {
-        let name = &self.server.name;
         // What it started ends before another one is.
         *slot = None;
         self.shown().state = McpState::Starting;
         let made = tokio::select! {
             biased;
             _ = shut.wait_for(|shut| *shut) => return Err(self.is_over()),
-            made = timeout(self.server.connect_time(), self.connect()) => made,
+            made = self.connect_with_login() => made,
         };
-        let made = made.unwrap_or_else(|_| {
-            let seconds = self.server.connect_time().as_secs_f64();
-            Err(Failure::Other(format!("it was not ready within {seconds} s")))
-        });
-        match made {
-            Ok(live) => {
-                *slot = Some(Arc::clone(&live));
-                Ok(live)
+        let live = made.map_err(|failure| self.failed(failure))?;
+        *slot = Some(Arc::clone(&live));
+        Ok(live)
+    }
+
+    /// Notes a failure, and returns what the model is told of it.
+    fn failed(&self, failure: Failure) -> String {
+        let Failure::Other(reason) = failure else { return self.wants_login() };
+        let reason = self.server.without_address(&reason);
+        let reason = bound::shortened(&reason, bound::TEXT).into_owned();
+        self.shown().state = McpState::Failed(reason.clone());
+        format!("the MCP server `{}` cannot be reached: {reason}", self.server.name)
+    }
+
+    /// Connects, and logs in where the server wants that.
+    async fn connect_with_login(self: &Arc<Self>) -> Result<Arc<Live>, Failure> {
+        for round in 0..LOGINS {
+            match (self.in_time(self.connect()).await, &self.login) {
+                // A server that refuses the tokens just made would want others for ever.
+                (Err(Failure::NeedsAuth(Some(wanted))), Some(login)) if wanted.is_more || round == 0 => {
+                    Box::pin(self.log_in(login, &wanted)).await?;
+                }
+                (made, _) => return made,
             }
-            Err(Failure::NeedsAuth) => Err(self.wants_login()),
-            Err(Failure::Other(reason)) => {
-                let reason = self.server.without_address(&reason);
-                let reason = bound::shortened(&reason, bound::TEXT).into_owned();
-                self.shown().state = McpState::Failed(reason.clone());
-                Err(format!("the MCP server `{name}` cannot be reached: {reason}"))
-            }
+        }
+        self.in_time(self.connect()).await
+    }
+
+    async fn in_time<T>(&self, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+        let time = self.server.connect_time();
+        timeout(time, work).await.unwrap_or_else(|_| {
+            Err(Failure::Other(format!("it was not ready within {} s", time.as_secs_f64())))
+        })
+    }
+
+    async fn log_in(&self, login: &Login, wanted: &Wanted) -> Result<(), Failure> {
+        if let Some(waiting) = self.in_time(login.begin(wanted)).await? {
+            let before = std::mem::replace(&mut self.shown().state, McpState::NeedsAuth);
+            let answer = login.answer(waiting).await?;
+            self.shown().state = before;
+            self.in_time(login.finish(answer)).await?;
+        }
+        self.logins.fetch_add(1, Ordering::Release);
+        Ok(())
+    }
+
+    /// Number of logins until now.
+    pub(super) fn logins(&self) -> u64 {
+        self.logins.load(Ordering::Acquire)
+    }
+
+    /// Logs in for a call that the server refused to perform, unless that was done after `seen` logins.
+    ///
+    /// # Errors
+    /// The reason that it failed, for the model.
+    pub(super) async fn log_in_again(&self, wanted: &Wanted, seen: u64) -> Result<(), String> {
+        let Some(login) = &self.login else { return Err(self.wants_login()) };
+        let mut shut = self.shut.subscribe();
+        // One person is asked once.
+        let _slot = self.live.lock().await;
+        if self.logins() != seen {
+            return Ok(());
+        }
+        tokio::select! {
+            biased;
+            _ = shut.wait_for(|shut| *shut) => Err(self.is_over()),
+            done = self.log_in(login, wanted) => done.map_err(|failure| self.failed(failure)),
         }
     }
 
@@ -228,7 +295,7 @@ impl Link {
             approver: self.approver.clone(),
             asks: Arc::default(),
         };
-        let (service, process) = open(&self.server, client).await?;
+        let (service, process) = open(&self.server, client, self.login.as_ref()).await?;
         let mut live = Live { service, calls, process, heard: Mutex::new(Instant::now()), keeper: None };
         let listed = match self.list(live.peer()).await {
             Ok(listed) => listed,

@@ -22,7 +22,8 @@ use super::{
     content,
     declared::{Declared, Kind},
     elicit::{Asker, elicit},
-    link::{Link, Live},
+    handshake::wanted_for_call,
+    link::{LOGINS, Link, Live},
 };
 
 /// Most times that a call is put again with answers to the server's questions.
@@ -48,8 +49,7 @@ impl Tool for RemoteTool {
         let Value::Object(arguments) = input.arguments else {
             return Err(ToolError::tell("the arguments are no object"));
         };
-        let live = self.live().await?;
-        match self.perform(&live, &arguments, cx).await {
+        match self.perform_with_login(&arguments, cx).await? {
             Err(ServiceError::TransportClosed) if self.declared.spec.repeat() == Repeat::Safe => {
                 // Once more, on another connection.
                 let live = self.live().await?;
@@ -74,6 +74,28 @@ impl RemoteTool {
                 "the server changed this tool meanwhile; look at it again before you call it",
             )),
         }
+    }
+
+    /// Performs a call, and logs in where the server wants that before it does.
+    async fn perform_with_login(
+        &self,
+        arguments: &Map<String, Value>,
+        cx: &ToolContext<'_>,
+    ) -> Result<Result<ToolOutput, ServiceError>, ToolError> {
+        for round in 0..LOGINS {
+            let seen = self.link.logins();
+            let live = self.live().await?;
+            let performed = self.perform(&live, arguments, cx).await;
+            let wanted = performed.as_ref().err().and_then(wanted_for_call);
+            match wanted.filter(|wanted| wanted.is_more || round == 0) {
+                Some(wanted) => {
+                    Box::pin(self.link.log_in_again(&wanted, seen)).await.map_err(ToolError::Tell)?;
+                }
+                None => return Ok(performed),
+            }
+        }
+        let live = self.live().await?;
+        Ok(Box::pin(self.perform(&live, arguments, cx)).await)
     }
 
     async fn perform(

@@ -85,7 +85,8 @@ async fn opened(address: &str) -> std::io::Result<Option<String>> {
     stream.write_all(request.as_bytes()).await?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await?;
-    let header = answer.lines().find_map(|line| line.strip_prefix("Location: ").or(line.strip_prefix("location: ")));
+    let header =
+        answer.lines().find_map(|line| line.strip_prefix("Location: ").or(line.strip_prefix("location: ")));
     Ok(header.map(str::to_owned))
 }
 

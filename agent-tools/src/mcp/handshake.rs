@@ -6,7 +6,10 @@ use entourage_core::{Error, ErrorKind, bound};
 use reqwest::redirect::{Attempt, Policy};
 use rmcp::{
     model::ProtocolVersion,
-    service::{ClientInitializeError, ClientLifecycleMode, ClientServiceExt, RoleClient, RunningService, ServiceError},
+    service::{
+        ClientInitializeError, ClientLifecycleMode, ClientServiceExt, RoleClient, RunningService,
+        ServiceError,
+    },
     transport::{
         StreamableHttpClientTransport, async_rw::AsyncRwTransport,
         streamable_http_client::StreamableHttpClientTransportConfig,

@@ -25,7 +25,7 @@ use super::{
     McpState,
     client::{Calls, Client},
     declared::Declared,
-    handshake::{Failure, open},
+    handshake::{Failure, open, wanted_for_call},
     login::{Login, Wanted},
     pins::Pins,
     process::ServerProcess,
@@ -137,10 +137,13 @@ impl Link {
     /// Notes that the server wants a login, and returns what the model is told of it.
     pub(super) fn wants_login(&self) -> String {
         self.shown().state = McpState::NeedsAuth;
-        let (name, next) = (&self.server.name, match &self.login {
-            Some(_) => "the user did not log in, and is asked again after a minute",
-            None => "the user has to give this program its key",
-        });
+        let (name, next) = (
+            &self.server.name,
+            match &self.login {
+                Some(_) => "the user did not log in, and is asked again after a minute",
+                None => "the user has to give this program its key",
+            },
+        );
         format!("the MCP server `{name}` needs a login; {next}")
     }
 
@@ -300,7 +303,10 @@ impl Link {
         let listed = match self.list(live.peer()).await {
             Ok(listed) => listed,
             Err(reason) => {
-                let failure = Failure::Other(format!("it does not list its tools: {reason}"));
+                let failure = match wanted_for_call(&reason) {
+                    Some(wanted) => Failure::NeedsAuth(Some(wanted)),
+                    None => Failure::Other(format!("it does not list its tools: {reason}")),
+                };
                 return Err(match &live.process {
                     Some(process) => failure.with_words_of(process).await,
                     None => failure,

@@ -106,7 +106,10 @@ impl McpServer {
         if !parsed.username().is_empty() || parsed.password().is_some() {
             return Err(wrong("has a user in it; send what it needs with `with_header`"));
         }
-        Ok(Self::new(name, Reach::Http { url: parsed, headers: HeaderMap::new(), with_proxies: false, login: None }))
+        Ok(Self::new(
+            name,
+            Reach::Http { url: parsed, headers: HeaderMap::new(), with_proxies: false, login: None },
+        ))
     }
 
     /// Adds a variable to a command's environment. A server at an address has none.
@@ -256,7 +259,9 @@ impl McpServer {
             {
                 return Err(Error::new(
                     ErrorKind::Config,
-                    format!("the MCP server `{name}` has a login and the header `authorization`; give it one of them"),
+                    format!(
+                        "the MCP server `{name}` has a login and the header `authorization`; give it one of them"
+                    ),
                 ));
             }
             if names.insert(name, ()).is_some() {

@@ -177,6 +177,11 @@ impl RemoteTool {
                 let text = bound::shortened(&error.message, bound::TEXT);
                 format!("the MCP server `{server}` refused the call: {text} (code {})", error.code.0)
             }
+            error if wanted_for_call(error).is_some_and(|wanted| wanted.is_more) => {
+                format!(
+                    "the MCP server `{server}` refused the call: it wants more rights than the user granted"
+                )
+            }
             error if error.is_authorization_required() => self.link.wants_login(),
             ServiceError::TransportClosed => format!(
                 "the MCP server `{server}` ended while the call ran, so its outcome is unknown; find out before you \

@@ -14,21 +14,22 @@ use crate::{call, started, state};
 
 /// A request: its first line and headers in lower case, and its body.
 #[derive(Debug, Clone)]
-struct Asked {
-    head: String,
-    body: Value,
+pub(crate) struct Asked {
+    pub(crate) head: String,
+    pub(crate) text: String,
+    pub(crate) body: Value,
 }
 
 /// An HTTP server that answers as `answer` says: status, headers, body.
-struct Site {
-    port: u16,
-    asked: Arc<Mutex<Vec<Asked>>>,
+pub(crate) struct Site {
+    pub(crate) port: u16,
+    pub(crate) asked: Arc<Mutex<Vec<Asked>>>,
 }
 
 type Answer = dyn Fn(&Asked) -> (String, String) + Send + Sync;
 
 impl Site {
-    fn new(answer: impl Fn(&Asked) -> (String, String) + Send + Sync + 'static) -> Self {
+    pub(crate) fn new(answer: impl Fn(&Asked) -> (String, String) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (port, asked) = (listener.local_addr().unwrap().port(), Arc::new(Mutex::new(Vec::new())));
         let (noted, answer): (_, Arc<Answer>) = (Arc::clone(&asked), Arc::new(answer));
@@ -41,15 +42,15 @@ impl Site {
         Self { port, asked }
     }
 
-    fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://127.0.0.1:{}/mcp", self.port)
     }
 
-    fn server(&self) -> McpServer {
+    pub(crate) fn server(&self) -> McpServer {
         McpServer::http("fake", &self.url()).unwrap()
     }
 
-    fn heads(&self) -> Vec<String> {
+    pub(crate) fn heads(&self) -> Vec<String> {
         self.asked.lock().unwrap().iter().map(|asked| asked.head.clone()).collect()
     }
 }
@@ -75,7 +76,8 @@ fn serve(stream: TcpStream, noted: &Mutex<Vec<Asked>>, answer: &Answer) {
         }
         let mut body = vec![0; length];
         reader.read_exact(&mut body).unwrap();
-        let asked = Asked { head, body: serde_json::from_slice(&body).unwrap_or_default() };
+        let text = String::from_utf8(body).unwrap();
+        let asked = Asked { head, body: serde_json::from_str(&text).unwrap_or_default(), text };
         noted.lock().unwrap().push(asked.clone());
         let (head, body) = answer(&asked);
         let text = format!("HTTP/1.1 {head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
@@ -86,7 +88,7 @@ fn serve(stream: TcpStream, noted: &Mutex<Vec<Asked>>, answer: &Answer) {
 }
 
 /// Answers as a server with one tool does.
-fn speaks(asked: &Asked) -> (String, String) {
+pub(crate) fn speaks(asked: &Asked) -> (String, String) {
     let answer = |result: Value| {
         let body = json!({"jsonrpc": "2.0", "id": asked.body["id"], "result": result}).to_string();
         ("200 OK\r\nContent-Type: application/json\r\nMcp-Session-Id: s-1".to_owned(), body)

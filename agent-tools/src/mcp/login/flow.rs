@@ -106,10 +106,9 @@ impl Login {
             let guarded = Guarded::new(guard).map_err(|error| error.to_string())?;
             let guarded = Arc::new(guarded);
             let client = Arc::clone(&guarded);
-            let mut manager =
-                AuthorizationManager::new_with_oauth_http_client(self.address.clone(), client)
-                    .await
-                    .map_err(|error| told(&error))?;
+            let mut manager = AuthorizationManager::new_with_oauth_http_client(self.address.clone(), client)
+                .await
+                .map_err(|error| told(&error))?;
             manager.set_credential_store(self.store.clone());
             self.restore(&mut manager, &guarded).await?;
             let http = http(self.with_proxies).map_err(|error| error.to_string())?;
@@ -160,7 +159,8 @@ impl Login {
             (None, true) => manager.select_initial_scopes(&[]).await,
             (None, false) => self.settings.scopes.clone(),
         };
-        let mut next = Found { secret: None, metadata: self.asked(wanted).resource_metadata_url.map(String::from) };
+        let mut next =
+            Found { secret: None, metadata: self.asked(wanted).resource_metadata_url.map(String::from) };
         if matches!(self.settings.who, Who::Program) {
             self.store.expect(next);
             return self.as_program(&mut manager, scopes).await.map(|()| None);
@@ -304,7 +304,8 @@ fn told(error: &AuthError) -> String {
         AuthError::AuthorizationServersUnavailable { .. } => {
             "none of the authorization servers that it names can be used"
         }
-        AuthError::AuthorizationServerMismatch { .. } | AuthError::AuthorizationServerMissingIssuer { .. } => {
+        AuthError::AuthorizationServerMismatch { .. }
+        | AuthError::AuthorizationServerMissingIssuer { .. } => {
             "its authorization server is not who it says it is (issuer)"
         }
         AuthError::AuthorizationFailed(_) => "the answer to its login is from nobody who is known (issuer)",

@@ -22,9 +22,7 @@ use reqwest::{
     header::{CONTENT_TYPE, HeaderMap, LOCATION, WWW_AUTHENTICATE},
     redirect::Policy,
 };
-use rmcp::transport::auth::{
-    OAuthHttpClient, OAuthHttpClientError, OAuthHttpClientFuture, OAuthHttpRequest,
-};
+use rmcp::transport::auth::{OAuthHttpClient, OAuthHttpClientError, OAuthHttpClientFuture, OAuthHttpRequest};
 use serde_json::{Map, Value};
 use tokio::time::timeout;
 
@@ -284,4 +282,84 @@ fn without_extras(body: &[u8], is_success: bool) -> Vec<u8> {
 pub(super) fn code_of_error(text: &str) -> Option<&str> {
     let fits = |c: char| c.is_ascii_lowercase() || c == '_';
     Some(text).filter(|text| !text.is_empty() && text.len() <= 40 && text.chars().all(fits))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn guard(server: &str, hosts: &[&str]) -> Guard {
+        let hosts = hosts.iter().map(|&host| host.to_owned()).collect();
+        Guard::new(&Url::parse(server).unwrap(), &hosts, false)
+    }
+
+    #[test]
+    fn attack_41_an_address_for_a_login_leads_to_the_internet_or_where_the_user_said() {
+        let public = guard("https://mcp.example/mcp", &["sso.corp", "10.0.0.7"]);
+        let local = guard("http://localhost:8080/mcp", &[]);
+        for (address, from_public, from_local) in [
+            ("https://login.example/a?b=c", true, true),
+            ("HTTPS://LOGIN.EXAMPLE/", true, true),
+            ("https://1.1.1.1/", true, true),
+            ("https://mcp.example:444/", true, true),
+            ("https://sso.corp/", true, true),
+            ("https://10.0.0.7/", true, false),
+            ("https://10.0.0.8/", false, false),
+            ("https://[fd00::1]/", false, false),
+            ("https://[::ffff:10.0.0.8]/", false, false),
+            ("https://0x0a000008/", false, false),
+            ("https://169.254.169.254/latest", false, false),
+            ("https://localhost/", false, true),
+            ("https://a.localhost./", false, true),
+            ("https://127.0.0.1/", false, true),
+            ("http://127.0.0.1:9/", false, true),
+            ("http://[::1]:9/", false, true),
+            ("http://login.example/", false, false),
+            ("http://mcp.example/", false, false),
+            ("http://sso.corp/", false, false),
+            ("http://127.0.0.1.example/", false, false),
+            ("https://user@login.example/", false, false),
+            ("https://user:password@login.example/", false, false),
+            ("file:///etc/passwd", false, false),
+            ("file://localhost/etc/passwd", false, false),
+            ("javascript:alert(1)", false, false),
+            ("data:text/html,x", false, false),
+            ("ms-msdt:/id", false, false),
+            ("-https://login.example", false, false),
+            ("/authorize", false, false),
+            ("https://", false, false),
+            ("", false, false),
+        ] {
+            assert_eq!(public.check(address).is_ok(), from_public, "{address}");
+            assert_eq!(local.check(address).is_ok(), from_local, "{address}");
+        }
+        assert!(public.check(&format!("https://login.example/{}", "x".repeat(ADDRESS))).is_err());
+    }
+
+    #[tokio::test]
+    async fn attack_41_a_name_that_leads_into_a_private_network_is_not_asked() {
+        // A name of this machine, as a public server's metadata could have it.
+        let resolved =
+            |guard: Guard| async move { guard.resolve("localhost".parse().unwrap()).await.is_ok() };
+        assert!(!resolved(guard("https://mcp.example/mcp", &[])).await);
+        assert!(resolved(guard("https://mcp.example/mcp", &["localhost"])).await);
+        assert!(resolved(guard("http://127.0.0.1:1/mcp", &[])).await);
+    }
+
+    #[test]
+    fn attack_41_others_see_neither_the_code_nor_what_a_token_comes_with() {
+        let guarded = Guarded::new(guard("https://mcp.example/mcp", &[])).unwrap();
+        guarded.set_code(Some("c&1".to_owned()));
+        let mut body = format!("grant_type=authorization_code&code={CODE}&a={CODE}").into_bytes();
+        guarded.fill_in(&mut body);
+        let text = String::from_utf8(body).unwrap();
+        assert_eq!(text, format!("grant_type=authorization_code&code=c%261&a={CODE}"));
+        let kept =
+            |text: &str, is_success| String::from_utf8(without_extras(text.as_bytes(), is_success)).unwrap();
+        assert_eq!(kept(r#"{"access_token": "a", "id_token": "b"}"#, true), r#"{"access_token":"a"}"#);
+        let error = r#"{"error": "invalid_grant", "error_description": "rt-1"}"#;
+        assert_eq!(kept(error, false), r#"{"error":"invalid_grant"}"#);
+        assert_eq!(kept(r#"{"error": "rt-1"}"#, false), r#"{"error":"unknown"}"#);
+        assert_eq!(kept("<html>", true), "");
+    }
 }

@@ -58,12 +58,7 @@ pub(super) struct Found {
 type Logins = BTreeMap<String, BTreeMap<String, Record>>;
 
 impl Store {
-    pub(super) fn new(
-        file: Option<PathBuf>,
-        server: &str,
-        address: &str,
-        client: Option<String>,
-    ) -> Self {
+    pub(super) fn new(file: Option<PathBuf>, server: &str, address: &str, client: Option<String>) -> Self {
         Self(Arc::new(Kept {
             file: file.map(|path| PrivateFile { path, what: "logins of MCP servers" }),
             server: server.to_owned(),

@@ -114,8 +114,8 @@ pub enum McpState {
     },
     /// It cannot be reached, for this reason. The next call tries again.
     Failed(String),
-    /// It wants a login, or refused the one that it was given. With [`McpServer::with_login`], a person is waited for, or
-    /// did not log in.
+    /// It wants a login, or refused the one that it was given. With [`McpServer::with_login`], a person is waited for,
+    /// or did not log in.
     NeedsAuth,
 }
 

@@ -200,8 +200,8 @@ impl McpServer {
     }
 
     /// Sets the time to connect, which includes the list of tools. Without it these are 10 seconds, and 20 with
-    /// [`McpLifecycle::Auto`], since a server that says nothing to the first handshake is waited for 10 seconds; 30 with a
-    /// login. It does not run while a person is waited for.
+    /// [`McpLifecycle::Auto`], since a server that says nothing to the first handshake is waited for 10 seconds; 30
+    /// with a login. It does not run while a person is waited for.
     #[must_use]
     pub fn with_connect_timeout(mut self, time: Duration) -> Self {
         self.connect_time = Some(time);

@@ -1,7 +1,7 @@
 //! The client for what belongs to logins: metadata, registrations and tokens.
 //!
-//! The addresses that it asks are named by servers. It asks none that leads elsewhere than the person wanted (ATTACKS 41),
-//! follows no redirect, and keeps what is secret from the library that sends through it, which logs.
+//! The addresses that it asks are named by servers. It asks none that leads elsewhere than the person wanted (ATTACKS
+//! 41), follows no redirect, and keeps what is secret from the library that sends through it, which logs.
 
 use std::{
     collections::BTreeSet,

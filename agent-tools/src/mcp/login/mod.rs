@@ -18,17 +18,18 @@ const LOGIN_TIME: Duration = Duration::from_secs(300);
 /// A login at a server that wants one, by OAuth 2.1: for [`McpServer::with_login`](super::McpServer::with_login).
 ///
 /// # Contract
-/// - A login begins when the server answers that it wants one (401), or more rights than were granted (403). It is asked
-///   where its authorization server is, by the metadata of RFC 9728 and RFC 8414. This program registers there, unless
-///   [`McpLogin::with_client`] names a client.
-/// - The address that a person has to open is given to the closure, and nothing else is done with it: to open it is up to
-///   the program. It is https, or http on this machine if the server is there too; never another scheme. The browser
-///   ends at a port of this machine, which is open for that one request alone. State, issuer and PKCE (S256) are checked.
-/// - Who logs in, and with which rights, is what the authorization server says. While a person is waited for, the state
-///   is [`McpState::NeedsAuth`](super::McpState::NeedsAuth). It stays so if none logs in; another login begins with a call
-///   after a minute at the earliest.
-/// - Tokens are sent to the address of the server they were made for, and refreshed before they expire. They are never in
-///   an error, a state or a log.
+/// - A login begins when the server answers that it wants one (401), or more rights than were granted (403). It is
+///   asked where its authorization server is, by the metadata of RFC 9728 and RFC 8414. This program registers there,
+///   unless [`McpLogin::with_client`] names a client.
+/// - The address that a person has to open is given to the closure, and nothing else is done with it: to open it is up
+///   to the program. It is https, or http on this machine if the server is there too; never another scheme. The
+///   browser ends at a port of this machine, which is open for that one request alone. State, issuer and PKCE (S256)
+///   are checked.
+/// - Who logs in, and with which rights, is what the authorization server says. While a person is waited for, the
+///   state is [`McpState::NeedsAuth`](super::McpState::NeedsAuth). It stays so if none logs in; another login begins
+///   with a call after a minute at the earliest.
+/// - Tokens are sent to the address of the server they were made for, and refreshed before they expire. They are never
+///   in an error, a state or a log.
 /// - What the server names is asked by https, at hosts of the internet, at the server's own host, and at those of
 ///   [`McpLogin::with_hosts`]; if the server is on this machine, at this machine too. Answers have at most 256 KiB, and
 ///   a login makes at most 32 requests for metadata.
@@ -77,9 +78,9 @@ impl McpLogin {
         }
     }
 
-    /// The login of a person. The closure is given the name of the server and the address that the person has to open. It
-    /// shows or opens the address, and returns at once. Pass the address to a browser as one argument, never to a shell:
-    /// a server has chosen most of it.
+    /// The login of a person. The closure is given the name of the server and the address that the person has to open.
+    /// It shows or opens the address, and returns at once. Pass the address to a browser as one argument, never to a
+    /// shell: a server has chosen most of it.
     pub fn new(show: impl Fn(&str, &str) + Send + Sync + 'static) -> Self {
         Self::of(Who::Person(Arc::new(show)), None)
     }
@@ -105,8 +106,8 @@ impl McpLogin {
         self
     }
 
-    /// Keeps the tokens in a file, which only its user can read; without it they end with the process. Several servers and
-    /// processes may share the file. Keep it where no agent can read or write.
+    /// Keeps the tokens in a file, which only its user can read; without it they end with the process. Several servers
+    /// and processes may share the file. Keep it where no agent can read or write.
     #[must_use]
     pub fn kept_in(mut self, file: impl Into<PathBuf>) -> Self {
         self.file = Some(file.into());
@@ -127,8 +128,8 @@ impl McpLogin {
         self
     }
 
-    /// Lets the browser end at `http://127.0.0.1:<port>/callback`, for a client that is registered with that address. Without
-    /// it the port is another one each time.
+    /// Lets the browser end at `http://127.0.0.1:<port>/callback`, for a client that is registered with that address.
+    /// Without it the port is another one each time.
     #[must_use]
     pub fn at_port(mut self, port: u16) -> Self {
         self.port = port;

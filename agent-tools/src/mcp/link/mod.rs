@@ -1,5 +1,7 @@
 //! The connection to one server: made, kept, made anew once when it broke, and ended.
 
+mod logins;
+
 use std::{
     collections::BTreeSet,
     fmt,
@@ -26,11 +28,13 @@ use super::{
     client::{Calls, Client},
     declared::Declared,
     handshake::{Failure, open, wanted_for_call},
-    login::{Login, Wanted},
+    login::Login,
     pins::Pins,
     process::ServerProcess,
     server::{McpServer, Reach},
 };
+
+pub(in crate::mcp) use logins::LOGINS;
 
 /// A server that was silent for this long is asked whether it is there before the next call, for so long.
 const SILENCE: Duration = Duration::from_secs(30);
@@ -44,17 +48,17 @@ const PAGES: usize = 100;
 const LISTED: usize = 16 << 20;
 /// Most bytes of a server's instructions.
 const INSTRUCTIONS: usize = 16 << 10;
-/// Most logins until a connection is made, or a call performed: one, and two for more rights.
-pub(super) const LOGINS: usize = 3;
 
 /// The connection to a server.
-pub(super) struct Link {
-    pub(super) server: McpServer,
+pub(in crate::mcp) struct Link {
+    pub(in crate::mcp) server: McpServer,
     pins: Arc<Pins>,
     approver: Option<Arc<dyn Approver>>,
     login: Option<Login>,
     /// Rises with each login.
     logins: AtomicU64,
+    /// Held during a login.
+    turn: tokio::sync::Mutex<()>,
     /// Held while a connection is made, so that one is made for all who wait.
     live: tokio::sync::Mutex<Option<Arc<Live>>>,
     shown: Mutex<Shown>,
@@ -70,13 +74,20 @@ pub(super) struct Link {
 struct Shown {
     state: McpState,
     tools: Vec<Arc<Declared>>,
+    left_out: usize,
     instructions: String,
 }
 
+impl Shown {
+    fn connected(&mut self) {
+        self.state = McpState::Connected { tools: self.tools.len(), left_out: self.left_out };
+    }
+}
+
 /// A connection that was made.
-pub(super) struct Live {
+pub(in crate::mcp) struct Live {
     service: RunningService<RoleClient, Client>,
-    pub(super) calls: Arc<Calls>,
+    pub(in crate::mcp) calls: Arc<Calls>,
     process: Option<ServerProcess>,
     /// The last time that the server said something.
     heard: Mutex<Instant>,
@@ -101,7 +112,11 @@ impl fmt::Debug for Link {
 }
 
 impl Link {
-    pub(super) fn new(server: McpServer, pins: Arc<Pins>, approver: Option<Arc<dyn Approver>>) -> Self {
+    pub(in crate::mcp) fn new(
+        server: McpServer,
+        pins: Arc<Pins>,
+        approver: Option<Arc<dyn Approver>>,
+    ) -> Self {
         let (state, settled) = match server.is_disabled {
             true => (McpState::Disabled, true),
             false => (McpState::Starting, false),
@@ -118,8 +133,9 @@ impl Link {
             approver,
             login,
             logins: AtomicU64::new(0),
+            turn: tokio::sync::Mutex::default(),
             live: tokio::sync::Mutex::default(),
-            shown: Mutex::new(Shown { state, tools: Vec::new(), instructions: String::new() }),
+            shown: Mutex::new(Shown { state, tools: Vec::new(), left_out: 0, instructions: String::new() }),
             revision: AtomicU64::new(0),
             settled: watch::channel(settled).0,
             shut: watch::channel(false).0,
@@ -130,48 +146,35 @@ impl Link {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn state(&self) -> McpState {
+    pub(in crate::mcp) fn state(&self) -> McpState {
         self.shown().state.clone()
     }
 
-    /// Notes that the server wants a login, and returns what the model is told of it.
-    pub(super) fn wants_login(&self) -> String {
-        self.shown().state = McpState::NeedsAuth;
-        let (name, next) = (
-            &self.server.name,
-            match &self.login {
-                Some(_) => "the user did not log in, and is asked again after a minute",
-                None => "the user has to give this program its key",
-            },
-        );
-        format!("the MCP server `{name}` needs a login; {next}")
-    }
-
-    pub(super) fn tools(&self) -> Vec<Arc<Declared>> {
+    pub(in crate::mcp) fn tools(&self) -> Vec<Arc<Declared>> {
         self.shown().tools.clone()
     }
 
-    pub(super) fn instructions(&self) -> String {
+    pub(in crate::mcp) fn instructions(&self) -> String {
         self.shown().instructions.clone()
     }
 
-    pub(super) fn revision(&self) -> u64 {
+    pub(in crate::mcp) fn revision(&self) -> u64 {
         self.revision.load(Ordering::Acquire)
     }
 
     /// True if the server's tool is still declared like this.
-    pub(super) fn is_current(&self, declared: &Arc<Declared>) -> bool {
+    pub(in crate::mcp) fn is_current(&self, declared: &Arc<Declared>) -> bool {
         self.shown().tools.iter().any(|tool| Arc::ptr_eq(tool, declared))
     }
 
     /// Waits until the first attempt to connect has ended.
-    pub(super) async fn settled(&self) {
+    pub(in crate::mcp) async fn settled(&self) {
         // An error means that nobody is left to tell.
         let _ = self.settled.subscribe().wait_for(|settled| *settled).await;
     }
 
     /// Connects for the first time.
-    pub(super) async fn begin(self: Arc<Self>) {
+    pub(in crate::mcp) async fn begin(self: Arc<Self>) {
         if !self.server.is_disabled {
             // The state has the reason of a failure.
             let _ = self.live().await;
@@ -187,7 +190,7 @@ impl Link {
     ///
     /// # Errors
     /// The reason that there is none, for the model.
-    pub(super) async fn live(self: &Arc<Self>) -> Result<Arc<Live>, String> {
+    pub(in crate::mcp) async fn live(self: &Arc<Self>) -> Result<Arc<Live>, String> {
         if self.server.is_disabled {
             return Err(self.is_over());
         }
@@ -231,62 +234,6 @@ impl Link {
         let reason = bound::shortened(&reason, bound::TEXT).into_owned();
         self.shown().state = McpState::Failed(reason.clone());
         format!("the MCP server `{}` cannot be reached: {reason}", self.server.name)
-    }
-
-    /// Connects, and logs in where the server wants that.
-    async fn connect_with_login(self: &Arc<Self>) -> Result<Arc<Live>, Failure> {
-        for round in 0..LOGINS {
-            match (self.in_time(self.connect()).await, &self.login) {
-                // A server that refuses the tokens just made would want others for ever.
-                (Err(Failure::NeedsAuth(Some(wanted))), Some(login)) if wanted.is_more || round == 0 => {
-                    Box::pin(self.log_in(login, &wanted)).await?;
-                }
-                (made, _) => return made,
-            }
-        }
-        self.in_time(self.connect()).await
-    }
-
-    async fn in_time<T>(&self, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-        let time = self.server.connect_time();
-        timeout(time, work).await.unwrap_or_else(|_| {
-            Err(Failure::Other(format!("it was not ready within {} s", time.as_secs_f64())))
-        })
-    }
-
-    async fn log_in(&self, login: &Login, wanted: &Wanted) -> Result<(), Failure> {
-        if let Some(waiting) = self.in_time(login.begin(wanted)).await? {
-            let before = std::mem::replace(&mut self.shown().state, McpState::NeedsAuth);
-            let answer = login.answer(waiting).await?;
-            self.shown().state = before;
-            self.in_time(login.finish(answer)).await?;
-        }
-        self.logins.fetch_add(1, Ordering::Release);
-        Ok(())
-    }
-
-    /// Number of logins until now.
-    pub(super) fn logins(&self) -> u64 {
-        self.logins.load(Ordering::Acquire)
-    }
-
-    /// Logs in for a call that the server refused to perform, unless that was done after `seen` logins.
-    ///
-    /// # Errors
-    /// The reason that it failed, for the model.
-    pub(super) async fn log_in_again(&self, wanted: &Wanted, seen: u64) -> Result<(), String> {
-        let Some(login) = &self.login else { return Err(self.wants_login()) };
-        let mut shut = self.shut.subscribe();
-        // One person is asked once.
-        let _slot = self.live.lock().await;
-        if self.logins() != seen {
-            return Ok(());
-        }
-        tokio::select! {
-            biased;
-            _ = shut.wait_for(|shut| *shut) => Err(self.is_over()),
-            done = self.log_in(login, wanted) => done.map_err(|failure| self.failed(failure)),
-        }
     }
 
     async fn connect(self: &Arc<Self>) -> Result<Arc<Live>, Failure> {
@@ -383,8 +330,8 @@ impl Link {
             tools.len() == before.len() && tools.iter().zip(&before).all(|(a, b)| Arc::ptr_eq(a, b));
         {
             let mut shown = self.shown();
-            shown.state = McpState::Connected { tools: tools.len(), left_out };
-            shown.tools = tools;
+            (shown.tools, shown.left_out) = (tools, left_out);
+            shown.connected();
             shown.instructions = bound::shortened(&instructions, INSTRUCTIONS).into_owned();
         }
         if !is_same {
@@ -394,7 +341,7 @@ impl Link {
     }
 
     /// Ends the connection and the server, and makes no other.
-    pub(super) async fn shut_down(&self) {
+    pub(in crate::mcp) async fn shut_down(&self) {
         self.shut.send_replace(true);
         let live = self.live.lock().await.take();
         if let Some(live) = live {
@@ -411,17 +358,17 @@ impl Link {
 }
 
 impl Live {
-    pub(super) fn peer(&self) -> &Peer<RoleClient> {
+    pub(in crate::mcp) fn peer(&self) -> &Peer<RoleClient> {
         self.service.peer()
     }
 
     /// Who is asked what the server wants to know of the user.
-    pub(super) fn approver(&self) -> Option<&Arc<dyn Approver>> {
+    pub(in crate::mcp) fn approver(&self) -> Option<&Arc<dyn Approver>> {
         self.service.service().approver.as_ref()
     }
 
     /// Notes that the server said something.
-    pub(super) fn hear(&self) {
+    pub(in crate::mcp) fn hear(&self) {
         *self.heard.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
@@ -468,6 +415,7 @@ async fn keep(
         let filter = SubscriptionFilter::builder().tools_list_changed().build();
         subscription = peer.listen(filter).await.ok();
     }
+
     let end = async {
         match ended {
             // An error means that nobody is left to tell, which is the same.

@@ -18,6 +18,7 @@ use rmcp::{
 use tokio::time::timeout;
 
 use super::{
+    answer::Answer,
     client::Client,
     login::{Login, Wanted},
     process::ServerProcess,
@@ -55,6 +56,23 @@ impl Failure {
 
 /// Reaches a server, and greets it. Dropped, it leaves no process.
 pub(super) async fn open(
+    server: &McpServer,
+    client: Client,
+    login: Option<&Login>,
+) -> Result<(RunningService<RoleClient, Client>, Option<ServerProcess>), Failure> {
+    let (service, process) = reached(server, client, login).await?;
+    let spoken = service.peer_info().map(|info| info.protocol_version.clone());
+    match spoken.filter(|version| !ProtocolVersion::KNOWN_VERSIONS.contains(version)) {
+        Some(version) => {
+            let known: Vec<_> = ProtocolVersion::KNOWN_VERSIONS.iter().map(ProtocolVersion::as_str).collect();
+            let version = bound::shortened(version.as_str(), bound::WORD);
+            Err(format!("it speaks the version `{version}`, and this program {}", known.join(", ")).into())
+        }
+        None => Ok((service, process)),
+    }
+}
+
+async fn reached(
     server: &McpServer,
     client: Client,
     login: Option<&Login>,
@@ -126,7 +144,9 @@ pub(super) fn http(with_proxies: bool) -> Result<reqwest::Client, Error> {
 }
 
 /// The login that a server wants: by a header, where it refused with 401 or 403.
-fn wanted(header: &str, is_unknown: bool) -> Option<Wanted> {
+fn wanted(header: &str, is_unknown: bool, answer: Option<&Answer>) -> Option<Wanted> {
+    // Servers of older versions say no more than this.
+    let is_unknown = is_unknown || answer == Some(&Answer::Status(401));
     match (header.is_empty(), is_unknown) {
         (true, false) => None,
         (_, true) => Wanted::read(header, false),
@@ -136,14 +156,17 @@ fn wanted(header: &str, is_unknown: bool) -> Option<Wanted> {
 
 /// The login that a server wants before it performs a call.
 pub(super) fn wanted_for_call(error: &ServiceError) -> Option<Wanted> {
-    wanted(error.auth_challenge().unwrap_or_default(), error.is_authorization_required())
+    let header = error.auth_challenge().unwrap_or_default();
+    wanted(header, error.is_authorization_required(), Answer::of_call(error).as_ref())
 }
 
 fn failed(error: &ClientInitializeError) -> Failure {
-    if let Some(wanted) =
-        wanted(error.auth_challenge().unwrap_or_default(), error.is_authorization_required())
-    {
+    let (header, answer) = (error.auth_challenge().unwrap_or_default(), Answer::of_handshake(error));
+    if let Some(wanted) = wanted(header, error.is_authorization_required(), answer.as_ref()) {
         return Failure::NeedsAuth(Some(wanted));
+    }
+    if let Some(answer) = answer {
+        return Failure::Other(format!("it answered with {answer}"));
     }
     if let ClientInitializeError::LegacyFallbackFailed { fallback, .. } = error {
         return failed(fallback);

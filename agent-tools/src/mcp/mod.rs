@@ -3,6 +3,7 @@
 //! What servers say is data. Descriptions, results and instructions come from outside, and a server that is a command
 //! runs with all rights of this program.
 
+mod answer;
 mod client;
 mod config;
 mod content;

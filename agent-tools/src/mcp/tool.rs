@@ -19,6 +19,7 @@ use rmcp::{
 use serde_json::{Map, Value};
 
 use super::{
+    answer::Answer,
     content,
     declared::{Declared, Kind},
     elicit::{Asker, elicit},
@@ -182,18 +183,25 @@ impl RemoteTool {
                     "the MCP server `{server}` refused the call: it wants more rights than the user granted"
                 )
             }
-            error if error.is_authorization_required() => self.link.wants_login(),
+            error if wanted_for_call(error).is_some() => self.link.wants_login(),
             ServiceError::TransportClosed => format!(
                 "the MCP server `{server}` ended while the call ran, so its outcome is unknown; find out before you \
                  repeat it"
             ),
-            other => {
-                let text = other.to_string();
-                format!(
-                    "the MCP server `{server}` gave no usable answer: {}",
-                    bound::shortened(&text, bound::WORD)
-                )
-            }
+            other => match Answer::of_call(other) {
+                Some(answer) if answer.is_refusal() => {
+                    format!("the MCP server `{server}` refused the call with {answer}, and performed nothing")
+                }
+                Some(answer) => format!(
+                    "the MCP server `{server}` answered with {answer}, so the outcome of the call is unknown; find out \
+                     before you repeat it"
+                ),
+                None => {
+                    let text = other.to_string();
+                    let text = bound::shortened(&text, bound::WORD);
+                    format!("the MCP server `{server}` gave no usable answer: {text}")
+                }
+            },
         })
     }
 }

@@ -170,9 +170,59 @@ async fn a_server_at_an_address_that_answers_anything_else_fails() {
         let state = state(&mcp);
         assert!(matches!(state, McpState::Failed(_)), "{head}: {state}");
     }
+    let page = "200 OK\r\nContent-Type: text/html";
+    for (head, expected) in
+        [("500 Internal Server Error", "HTTP 500"), (page, "`text/html`, which is no answer")]
+    {
+        let site = Site::new(move |_| (head.to_owned(), "<html>secret page</html>".to_owned()));
+        let mcp = started([site.server()]).await;
+        let McpState::Failed(reason) = state(&mcp) else { panic!("{mcp:?}") };
+        assert!(reason.contains(expected) && !reason.contains("secret page"), "{reason}");
+    }
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     drop(listener);
     let mcp = started([McpServer::http("fake", &format!("http://127.0.0.1:{port}/mcp")).unwrap()]).await;
     assert!(matches!(state(&mcp), McpState::Failed(_)), "{mcp:?}");
+}
+
+#[tokio::test]
+async fn ce01_a_call_that_was_refused_is_told_from_one_of_unknown_outcome() {
+    for (head, expected) in [
+        ("403 Forbidden", "refused the call with HTTP 403, and performed nothing"),
+        ("404 Not Found\r\nContent-Type: text/html", "refused the call with HTTP 404, and performed nothing"),
+        ("429 Too Many Requests", "refused the call with HTTP 429, and performed nothing"),
+        ("503 Service Unavailable", "refused the call with HTTP 503, and performed nothing"),
+        ("500 Internal Server Error", "HTTP 500, so the outcome of the call is unknown"),
+        ("502 Bad Gateway\r\nContent-Type: text/html", "HTTP 502, so the outcome of the call is unknown"),
+        ("408 Request Timeout", "HTTP 408, so the outcome of the call is unknown"),
+        (
+            "200 OK\r\nContent-Type: text/html",
+            "`text/html`, which is no answer of an MCP server, so the outcome",
+        ),
+        ("401 Unauthorized", "needs a login"),
+    ] {
+        let site = Site::new(move |asked| match asked.body["method"] == "tools/call" {
+            true => (head.to_owned(), "<html>secret page</html>".to_owned()),
+            // Without a session: what its end means is another thing.
+            false => {
+                let (head, body) = speaks(asked);
+                (head.replace("\r\nMcp-Session-Id: s-1", ""), body)
+            }
+        });
+        let mcp = started([site.server()]).await;
+        let told = echo(&mcp).await.unwrap_err();
+        assert!(told.contains(expected) && !told.contains("secret page"), "{head}: {told}");
+    }
+}
+
+#[tokio::test]
+async fn ce01_a_server_of_an_unknown_version_is_told_which_ones_there_are() {
+    let site = Site::new(|asked| {
+        let (head, body) = speaks(asked);
+        (head, body.replace("2025-11-25", "2031-01-01"))
+    });
+    let mcp = started([site.server()]).await;
+    let McpState::Failed(reason) = state(&mcp) else { panic!("{mcp:?}") };
+    assert!(reason.contains("`2031-01-01`") && reason.contains("2025-11-25"), "{reason}");
 }

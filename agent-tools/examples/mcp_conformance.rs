@@ -6,7 +6,7 @@
 //! ```
 //!
 //! With `--initialize` the handshake is that of the versions up to 2025-11-25 alone: two mocks of the suite take the
-//! question of the newer one for something else.
+//! question of the newer one for something else. The suite tells by variables of the environment if there is a login.
 
 #![allow(clippy::print_stdout, reason = "an example talks to its terminal")]
 
@@ -20,14 +20,24 @@ use entourage_core::{
     tool::{Tools, Toolset},
 };
 use entourage_runtime::{AllowAll, Runtime, permission::Policy};
-use entourage_tools::mcp::{Mcp, McpLifecycle, McpServer};
+use entourage_tools::mcp::{Mcp, McpLifecycle, McpLogin, McpServer};
 use serde_json::{Map, Value, json};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
 
 #[tokio::main]
 async fn main() -> Result<()> {
     let url = std::env::args().next_back().filter(|url| url.starts_with("http"));
     let usage = || Error::new(ErrorKind::InvalidInput, "usage: mcp_conformance [--initialize] URL");
     let mut server = McpServer::http("suite", &url.ok_or_else(usage)?)?;
+    let scenario = std::env::var("MCP_CONFORMANCE_SCENARIO").unwrap_or_default();
+    if scenario.starts_with("auth/") {
+        let context = std::env::var("MCP_CONFORMANCE_CONTEXT").unwrap_or_default();
+        let context = serde_json::from_str(&context).unwrap_or_default();
+        server = server.with_login(login(&scenario, &context))?;
+    }
     if std::env::args().any(|word| word == "--initialize") {
         server = server.with_lifecycle(McpLifecycle::Initialize);
     }
@@ -40,6 +50,44 @@ async fn main() -> Result<()> {
     println!("{}", outcome.text);
     mcp.shut_down().await;
     Ok(())
+}
+
+/// The login of a scenario, with what the suite gave for it.
+fn login(scenario: &str, context: &Value) -> McpLogin {
+    let given = |name: &str| context.get(name).and_then(Value::as_str).map(str::to_owned);
+    let (id, secret) = (given("client_id"), given("client_secret"));
+    if scenario.starts_with("auth/client-credentials") {
+        return McpLogin::client_credentials(id.unwrap_or_default(), secret.unwrap_or_default());
+    }
+    let login = McpLogin::new(|_, address| {
+        println!("log in: {address}");
+        drop(tokio::spawn(browse(address.to_owned())));
+    });
+    let id = id.unwrap_or_else(|| "https://conformance-test.local/client-metadata.json".to_owned());
+    login.with_client(id, secret)
+}
+
+/// The person: opens the address, and goes where the browser is sent.
+async fn browse(mut address: String) {
+    for _ in 0..2 {
+        let Ok(Some(next)) = opened(&address).await else { return };
+        address = next;
+    }
+}
+
+/// Opens an address of this machine. Returns the one to which the browser is sent.
+async fn opened(address: &str) -> std::io::Result<Option<String>> {
+    let Some((host, path)) = address.strip_prefix("http://").and_then(|rest| rest.split_once('/')) else {
+        return Ok(None);
+    };
+    let mut stream = TcpStream::connect(host).await?;
+    let request = format!("GET /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    let header =
+        answer.lines().find_map(|line| line.strip_prefix("Location: ").or(line.strip_prefix("location: ")));
+    Ok(header.map(str::to_owned))
 }
 
 /// Calls each of its tools once.

@@ -18,6 +18,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(any(
+    feature = "mcp",
     feature = "web",
     all(feature = "sandbox", target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))
 ))]

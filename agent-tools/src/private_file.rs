@@ -27,7 +27,6 @@ impl PrivateFile {
     /// # Errors
     /// [`ErrorKind::InvalidInput`] for anything but a plain file of text; [`ErrorKind::TooLarge`]; [`ErrorKind::Io`];
     /// those of `parse`.
-    #[cfg(feature = "grants")]
     pub(crate) fn read<T>(&self, parse: impl FnOnce(Option<String>) -> Result<T>) -> Result<T> {
         self.text().and_then(parse).map_err(|error| self.at(error))
     }
@@ -81,16 +80,7 @@ impl PrivateFile {
         if let Some(directory) = self.path.parent() {
             fs::create_dir_all(directory).map_err(unwritten)?;
         }
-        let beside = self.beside(".lock");
-        // To open a pipe would wait for ever.
-        if fs::metadata(&beside).is_ok_and(|about| !about.is_file()) {
-            let text =
-                format!("beside the file of {what} something stands in the way of its lock; remove it");
-            return Err(Error::new(ErrorKind::InvalidInput, text));
-        }
-        // Not truncated: whatever a link there leads to stays as it is.
-        let lock = OpenOptions::new().write(true).create(true).truncate(false).open(beside);
-        let lock = lock.map_err(unwritten)?;
+        let lock = self.open_lock(".lock")?;
         let since = Instant::now();
         while lock.try_lock().is_err() {
             if since.elapsed() > PATIENCE {
@@ -119,6 +109,25 @@ impl PrivateFile {
             return fs::remove_file(&new).map_err(unwritten);
         }
         fs::rename(&new, &self.path).map_err(unwritten)
+    }
+
+    /// Opens the file beside it with this ending, whose lock other processes respect. It is not taken.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`] if something else has its name; [`ErrorKind::Io`].
+    pub(crate) fn open_lock(&self, ending: &str) -> Result<File> {
+        let (what, beside) = (self.what, self.beside(ending));
+        // To open a pipe would wait for ever.
+        if fs::metadata(&beside).is_ok_and(|about| !about.is_file()) {
+            let text =
+                format!("beside the file of {what} something stands in the way of its lock; remove it");
+            return Err(Error::new(ErrorKind::InvalidInput, text));
+        }
+        // Not truncated: whatever a link there leads to stays as it is.
+        let lock = OpenOptions::new().write(true).create(true).truncate(false).open(beside);
+        lock.map_err(|error| {
+            Error::new(ErrorKind::Io, format!("the file of {what} cannot be written")).caused_by(error)
+        })
     }
 
     fn beside(&self, ending: &str) -> PathBuf {

@@ -44,7 +44,8 @@ impl McpServer {
     /// Reads the servers of a file, sorted by name: a JSON object with the field `mcpServers`, in which each server has
     /// `command`, `args`, `env` and `cwd`, or `url` and `headers`; and `disabled`, `timeout` (seconds to connect),
     /// `tools` (names) and `lifecycle` (`auto`, `initialize`, `discover`). Other fields are left to other programs.
-    /// `${NAME}` and `${NAME:-default}` in the texts are variables of this program's environment.
+    /// `${NAME}` and `${NAME:-default}` in the texts are variables of this program's environment; in a server that is
+    /// disabled, one that is not set stays as it is written.
     ///
     /// The file names programs that are run with all rights of this one. Read one that belongs to a project only where
     /// the user trusts the project, and show what [`McpServer::shown`] says of it.
@@ -105,7 +106,11 @@ impl McpServer {
 impl Entry {
     fn into_server(self, name: &str, var: &impl Fn(&str) -> Option<String>) -> Result<McpServer> {
         let wrong = |why: String| Error::new(ErrorKind::Config, format!("the MCP server `{name}` {why}"));
-        let full = |text: &str| expanded(text, var).map_err(&wrong);
+        let full = |text: &str| match expanded(text, var) {
+            // It is shown and never started.
+            Err(_) if self.disabled => Ok(text.to_owned()),
+            other => other.map_err(&wrong),
+        };
         let is_http = match self.kind.as_deref() {
             None => self.url.is_some(),
             Some("stdio") => false,
@@ -116,6 +121,9 @@ impl Entry {
             }
         };
         let mut server = match (is_http, &self.command, &self.url) {
+            (true, None, Some(url)) if self.disabled && expanded(url, var).is_err() => {
+                McpServer::command(name, url, [""; 0])
+            }
             (true, None, Some(url)) => {
                 let mut server = McpServer::http(name, &full(url)?)?;
                 for (key, value) in &self.headers {
@@ -217,6 +225,14 @@ mod tests {
         );
         assert_eq!(docs.tools.as_deref(), Some(["read".to_owned()].as_slice()));
         assert_eq!(parse("{}").map(|all| all.len()), Ok(0));
+        let off = parse(
+            r#"{"mcpServers": {
+                "a": {"url": "${NONE}/mcp", "headers": {"x": "${NONE}"}, "disabled": true},
+                "b": {"url": "https://b.example/", "headers": {"x": "${NONE}"}, "disabled": true},
+                "c": {"command": "x", "args": ["${NONE}"], "env": {"K": "${NONE}"}, "disabled": true}}}"#,
+        );
+        let shown: Vec<_> = off.unwrap().iter().map(McpServer::shown).collect();
+        assert_eq!(shown, ["${NONE}/mcp", "https://b.example/", "x ${NONE}"]);
     }
 
     #[test]

@@ -6,7 +6,10 @@ use entourage_core::{Error, ErrorKind, bound};
 use reqwest::redirect::{Attempt, Policy};
 use rmcp::{
     model::ProtocolVersion,
-    service::{ClientInitializeError, ClientLifecycleMode, ClientServiceExt, RoleClient, RunningService},
+    service::{
+        ClientInitializeError, ClientLifecycleMode, ClientServiceExt, RoleClient, RunningService,
+        ServiceError,
+    },
     transport::{
         StreamableHttpClientTransport, async_rw::AsyncRwTransport,
         streamable_http_client::StreamableHttpClientTransportConfig,
@@ -15,7 +18,9 @@ use rmcp::{
 use tokio::time::timeout;
 
 use super::{
+    answer::Answer,
     client::Client,
+    login::{Login, Wanted},
     process::ServerProcess,
     server::{McpLifecycle, McpServer, Reach},
 };
@@ -27,7 +32,8 @@ const REDIRECTS: usize = 5;
 
 /// Reason that there is no connection.
 pub(super) enum Failure {
-    NeedsAuth,
+    /// It wants a login, in these words if it has said so just now.
+    NeedsAuth(Option<Wanted>),
     Other(String),
 }
 
@@ -52,6 +58,24 @@ impl Failure {
 pub(super) async fn open(
     server: &McpServer,
     client: Client,
+    login: Option<&Login>,
+) -> Result<(RunningService<RoleClient, Client>, Option<ServerProcess>), Failure> {
+    let (service, process) = reached(server, client, login).await?;
+    let spoken = service.peer_info().map(|info| info.protocol_version.clone());
+    match spoken.filter(|version| !ProtocolVersion::KNOWN_VERSIONS.contains(version)) {
+        Some(version) => {
+            let known: Vec<_> = ProtocolVersion::KNOWN_VERSIONS.iter().map(ProtocolVersion::as_str).collect();
+            let version = bound::shortened(version.as_str(), bound::WORD);
+            Err(format!("it speaks the version `{version}`, and this program {}", known.join(", ")).into())
+        }
+        None => Ok((service, process)),
+    }
+}
+
+async fn reached(
+    server: &McpServer,
+    client: Client,
+    login: Option<&Login>,
 ) -> Result<(RunningService<RoleClient, Client>, Option<ServerProcess>), Failure> {
     let lifecycle = lifecycle(server.lifecycle);
     match &server.reach {
@@ -64,14 +88,23 @@ pub(super) async fn open(
                 Err(error) => Err(failed(&error).with_words_of(&process).await),
             }
         }
-        Reach::Http { url, headers, with_proxies } => {
-            let http = http(*with_proxies).map_err(|error| error.to_string())?;
+        Reach::Http { url, headers, with_proxies, .. } => {
             let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str());
             config.custom_headers =
                 headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
             (config.max_sse_event_size, config.max_json_response_size) = (MESSAGE, MESSAGE);
-            let transport = StreamableHttpClientTransport::with_client(http, config);
-            let service = client.serve_with_lifecycle(transport, lifecycle).await;
+            let service = match login {
+                Some(login) => {
+                    let http = login.client().await?;
+                    let transport = StreamableHttpClientTransport::with_client(http, config);
+                    client.serve_with_lifecycle(transport, lifecycle).await
+                }
+                None => {
+                    let http = http(*with_proxies).map_err(|error| error.to_string())?;
+                    let transport = StreamableHttpClientTransport::with_client(http, config);
+                    client.serve_with_lifecycle(transport, lifecycle).await
+                }
+            };
             Ok((service.map_err(|error| failed(&error))?, None))
         }
     }
@@ -90,7 +123,7 @@ fn lifecycle(lifecycle: McpLifecycle) -> ClientLifecycleMode {
 }
 
 /// The client of servers at an address.
-fn http(with_proxies: bool) -> Result<reqwest::Client, Error> {
+pub(super) fn http(with_proxies: bool) -> Result<reqwest::Client, Error> {
     let same_origin = |attempt: Attempt<'_>| {
         let origin = attempt.previous().last().map(reqwest::Url::origin);
         match origin == Some(attempt.url().origin()) && attempt.previous().len() <= REDIRECTS {
@@ -110,9 +143,30 @@ fn http(with_proxies: bool) -> Result<reqwest::Client, Error> {
     })
 }
 
+/// The login that a server wants: by a header, where it refused with 401 or 403.
+fn wanted(header: &str, is_unknown: bool, answer: Option<&Answer>) -> Option<Wanted> {
+    // Servers of older versions say no more than this.
+    let is_unknown = is_unknown || answer == Some(&Answer::Status(401));
+    match (header.is_empty(), is_unknown) {
+        (true, false) => None,
+        (_, true) => Wanted::read(header, false),
+        (false, false) => Wanted::read(header, true),
+    }
+}
+
+/// The login that a server wants before it performs a call.
+pub(super) fn wanted_for_call(error: &ServiceError) -> Option<Wanted> {
+    let header = error.auth_challenge().unwrap_or_default();
+    wanted(header, error.is_authorization_required(), Answer::of_call(error).as_ref())
+}
+
 fn failed(error: &ClientInitializeError) -> Failure {
-    if error.is_authorization_required() {
-        return Failure::NeedsAuth;
+    let (header, answer) = (error.auth_challenge().unwrap_or_default(), Answer::of_handshake(error));
+    if let Some(wanted) = wanted(header, error.is_authorization_required(), answer.as_ref()) {
+        return Failure::NeedsAuth(Some(wanted));
+    }
+    if let Some(answer) = answer {
+        return Failure::Other(format!("it answered with {answer}"));
     }
     if let ClientInitializeError::LegacyFallbackFailed { fallback, .. } = error {
         return failed(fallback);

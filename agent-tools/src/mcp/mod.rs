@@ -3,6 +3,7 @@
 //! What servers say is data. Descriptions, results and instructions come from outside, and a server that is a command
 //! runs with all rights of this program.
 
+mod answer;
 mod client;
 mod config;
 mod content;
@@ -10,6 +11,7 @@ mod declared;
 mod elicit;
 mod handshake;
 mod link;
+mod login;
 mod pins;
 mod process;
 mod server;
@@ -28,10 +30,13 @@ use entourage_core::{
     tool::{Tool, Tools, Toolset},
 };
 
+use tokio::task::AbortHandle;
+
 use link::Link;
 use pins::Pins;
 use tool::RemoteTool;
 
+pub use login::McpLogin;
 pub use server::{McpLifecycle, McpServer};
 
 /// The tools of MCP servers. Clones share the connections.
@@ -70,7 +75,18 @@ pub use server::{McpLifecycle, McpServer};
 #[derive(Clone)]
 pub struct Mcp {
     links: Arc<[Arc<Link>]>,
+    starts: Arc<Starts>,
     view: Arc<View>,
+}
+
+/// The first attempts to connect, which end with the last clone: a person who logs in takes long.
+#[derive(Debug)]
+struct Starts(Vec<AbortHandle>);
+
+impl Drop for Starts {
+    fn drop(&mut self) {
+        self.0.iter().for_each(AbortHandle::abort);
+    }
 }
 
 /// The part of the tools that one set has.
@@ -99,7 +115,8 @@ pub enum McpState {
     },
     /// It cannot be reached, for this reason. The next call tries again.
     Failed(String),
-    /// It wants a login, or refused the one that it was given.
+    /// It wants a login, or refused the one that it was given. With [`McpServer::with_login`], a person is waited for,
+    /// or did not log in.
     NeedsAuth,
 }
 
@@ -172,10 +189,9 @@ impl McpBuilder {
             Arc::new(Link::new(server, Arc::clone(&pins), approver))
         };
         let links: Arc<[_]> = self.servers.into_iter().map(link).collect();
-        for link in &*links {
-            runtime.spawn(Arc::clone(link).begin());
-        }
-        Ok(Mcp { links, view: Arc::default() })
+        let starts = links.iter().map(|link| runtime.spawn(Arc::clone(link).begin()).abort_handle());
+        let starts = Arc::new(Starts(starts.collect()));
+        Ok(Mcp { links, starts, view: Arc::default() })
     }
 }
 
@@ -193,7 +209,8 @@ impl Mcp {
         McpBuilder::default()
     }
 
-    /// Waits until each server is connected or has failed; at most the time that each has to connect.
+    /// Waits until each server is connected or has failed; at most the time that each has to connect, and that a person
+    /// has to log in.
     pub async fn ready(&self) {
         for link in &*self.links {
             link.settled().await;
@@ -235,7 +252,7 @@ impl Mcp {
             only.insert(server.to_owned(), tools.into_iter().map(str::to_owned).collect());
         }
         let view = View { only: Some(only), made: Mutex::default() };
-        Ok(Self { links: Arc::clone(&self.links), view: Arc::new(view) })
+        Ok(Self { links: Arc::clone(&self.links), starts: Arc::clone(&self.starts), view: Arc::new(view) })
     }
 
     /// Ends the servers: their inputs end, after 2 s they are asked to end, and after 2 s more they are killed. Calls

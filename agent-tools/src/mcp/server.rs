@@ -5,11 +5,15 @@ use std::{collections::BTreeMap, ffi::OsString, fmt, path::PathBuf, time::Durati
 use entourage_core::{Error, ErrorKind, Result};
 use reqwest::{
     Url,
-    header::{HeaderMap, HeaderName, HeaderValue},
+    header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue},
 };
+
+use super::login::{McpLogin, is_loopback};
 
 /// Time for one handshake and the list of the tools, unless the server's settings say otherwise.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
+/// The same with a login, which needs some requests more.
+const LOGIN_TIME: Duration = Duration::from_secs(30);
 /// Most bytes of a server's name: the names of its tools begin with it, and have 64.
 const NAME: usize = 32;
 
@@ -44,7 +48,7 @@ pub struct McpServer {
 #[derive(Clone)]
 pub(super) enum Reach {
     Command { program: OsString, args: Vec<OsString>, env: Vec<(OsString, OsString)>, dir: Option<PathBuf> },
-    Http { url: Url, headers: HeaderMap, with_proxies: bool },
+    Http { url: Url, headers: HeaderMap, with_proxies: bool, login: Option<Box<McpLogin>> },
 }
 
 /// The handshake with a server.
@@ -102,7 +106,10 @@ impl McpServer {
         if !parsed.username().is_empty() || parsed.password().is_some() {
             return Err(wrong("has a user in it; send what it needs with `with_header`"));
         }
-        Ok(Self::new(name, Reach::Http { url: parsed, headers: HeaderMap::new(), with_proxies: false }))
+        Ok(Self::new(
+            name,
+            Reach::Http { url: parsed, headers: HeaderMap::new(), with_proxies: false, login: None },
+        ))
     }
 
     /// Adds a variable to a command's environment. A server at an address has none.
@@ -143,6 +150,25 @@ impl McpServer {
         Ok(self)
     }
 
+    /// Logs in at an address where the server wants that.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] for a command, and for an address that is neither https nor on this machine.
+    pub fn with_login(mut self, login: McpLogin) -> Result<Self> {
+        let wrong = |why: &str| {
+            let text = format!("the MCP server `{}` cannot have a login: {why}", self.name);
+            Err(Error::new(ErrorKind::Config, text))
+        };
+        match &mut self.reach {
+            Reach::Command { .. } => return wrong("it is a command; pass a key with `with_env`"),
+            Reach::Http { url, .. } if url.scheme() != "https" && !is_loopback(url) => {
+                return wrong("others could read its tokens; use https");
+            }
+            Reach::Http { login: of, .. } => *of = Some(Box::new(login)),
+        }
+        Ok(self)
+    }
+
     /// Reaches an address through the proxies that the environment names.
     #[must_use]
     pub fn with_proxies(mut self) -> Self {
@@ -174,7 +200,8 @@ impl McpServer {
     }
 
     /// Sets the time to connect, which includes the list of tools. Without it these are 10 seconds, and 20 with
-    /// [`McpLifecycle::Auto`], since a server that says nothing to the first handshake is waited for 10 seconds.
+    /// [`McpLifecycle::Auto`], since a server that says nothing to the first handshake is waited for 10 seconds; 30
+    /// with a login. It does not run while a person is waited for.
     #[must_use]
     pub fn with_connect_timeout(mut self, time: Duration) -> Self {
         self.connect_time = Some(time);
@@ -183,7 +210,11 @@ impl McpServer {
 
     pub(super) fn connect_time(&self) -> Duration {
         let handshakes = if self.lifecycle == McpLifecycle::Auto { 2 } else { 1 };
-        self.connect_time.unwrap_or(CONNECT_TIME * handshakes)
+        let time = match &self.reach {
+            Reach::Http { login: Some(_), .. } => LOGIN_TIME,
+            _ => CONNECT_TIME * handshakes,
+        };
+        self.connect_time.unwrap_or(time)
     }
 
     /// Sets the time of one call; without it the agent's own limit holds.
@@ -214,7 +245,7 @@ impl McpServer {
     /// [`ErrorKind::Config`].
     pub(super) fn check(servers: &[Self]) -> Result<()> {
         let mut names: BTreeMap<&str, ()> = BTreeMap::new();
-        for Self { name, .. } in servers {
+        for Self { name, reach, .. } in servers {
             let wrong = |why: &str| {
                 let text = format!("`{name}` cannot name an MCP server: {why}");
                 Error::new(ErrorKind::Config, text)
@@ -222,6 +253,16 @@ impl McpServer {
             let safe = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
             if name.is_empty() || name.len() > NAME || !name.chars().all(safe) {
                 return Err(wrong("use 1 to 32 letters, digits, _ and -"));
+            }
+            if let Reach::Http { headers, login: Some(_), .. } = reach
+                && headers.contains_key(AUTHORIZATION)
+            {
+                return Err(Error::new(
+                    ErrorKind::Config,
+                    format!(
+                        "the MCP server `{name}` has a login and the header `authorization`; give it one of them"
+                    ),
+                ));
             }
             if names.insert(name, ()).is_some() {
                 return Err(wrong("another one has the name"));

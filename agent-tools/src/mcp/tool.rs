@@ -19,10 +19,12 @@ use rmcp::{
 use serde_json::{Map, Value};
 
 use super::{
+    answer::Answer,
     content,
     declared::{Declared, Kind},
     elicit::{Asker, elicit},
-    link::{Link, Live},
+    handshake::wanted_for_call,
+    link::{LOGINS, Link, Live},
 };
 
 /// Most times that a call is put again with answers to the server's questions.
@@ -48,8 +50,7 @@ impl Tool for RemoteTool {
         let Value::Object(arguments) = input.arguments else {
             return Err(ToolError::tell("the arguments are no object"));
         };
-        let live = self.live().await?;
-        match self.perform(&live, &arguments, cx).await {
+        match self.perform_with_login(&arguments, cx).await? {
             Err(ServiceError::TransportClosed) if self.declared.spec.repeat() == Repeat::Safe => {
                 // Once more, on another connection.
                 let live = self.live().await?;
@@ -74,6 +75,28 @@ impl RemoteTool {
                 "the server changed this tool meanwhile; look at it again before you call it",
             )),
         }
+    }
+
+    /// Performs a call, and logs in where the server wants that before it does.
+    async fn perform_with_login(
+        &self,
+        arguments: &Map<String, Value>,
+        cx: &ToolContext<'_>,
+    ) -> Result<Result<ToolOutput, ServiceError>, ToolError> {
+        for round in 0..LOGINS {
+            let seen = self.link.logins();
+            let live = self.live().await?;
+            let performed = self.perform(&live, arguments, cx).await;
+            let wanted = performed.as_ref().err().and_then(wanted_for_call);
+            match wanted.filter(|wanted| wanted.is_more || round == 0) {
+                Some(wanted) => {
+                    Box::pin(self.link.log_in_again(&wanted, seen)).await.map_err(ToolError::Tell)?;
+                }
+                None => return Ok(performed),
+            }
+        }
+        let live = self.live().await?;
+        Ok(Box::pin(self.perform(&live, arguments, cx)).await)
     }
 
     async fn perform(
@@ -155,18 +178,30 @@ impl RemoteTool {
                 let text = bound::shortened(&error.message, bound::TEXT);
                 format!("the MCP server `{server}` refused the call: {text} (code {})", error.code.0)
             }
-            error if error.is_authorization_required() => self.link.wants_login(),
+            error if wanted_for_call(error).is_some_and(|wanted| wanted.is_more) => {
+                format!(
+                    "the MCP server `{server}` refused the call: it wants more rights than the user granted"
+                )
+            }
+            error if wanted_for_call(error).is_some() => self.link.wants_login(),
             ServiceError::TransportClosed => format!(
                 "the MCP server `{server}` ended while the call ran, so its outcome is unknown; find out before you \
                  repeat it"
             ),
-            other => {
-                let text = other.to_string();
-                format!(
-                    "the MCP server `{server}` gave no usable answer: {}",
-                    bound::shortened(&text, bound::WORD)
-                )
-            }
+            other => match Answer::of_call(other) {
+                Some(answer) if answer.is_refusal() => {
+                    format!("the MCP server `{server}` refused the call with {answer}, and performed nothing")
+                }
+                Some(answer) => format!(
+                    "the MCP server `{server}` answered with {answer}, so the outcome of the call is unknown; find out \
+                     before you repeat it"
+                ),
+                None => {
+                    let text = other.to_string();
+                    let text = bound::shortened(&text, bound::WORD);
+                    format!("the MCP server `{server}` gave no usable answer: {text}")
+                }
+            },
         })
     }
 }

@@ -14,21 +14,22 @@ use crate::{call, started, state};
 
 /// A request: its first line and headers in lower case, and its body.
 #[derive(Debug, Clone)]
-struct Asked {
-    head: String,
-    body: Value,
+pub(crate) struct Asked {
+    pub(crate) head: String,
+    pub(crate) text: String,
+    pub(crate) body: Value,
 }
 
 /// An HTTP server that answers as `answer` says: status, headers, body.
-struct Site {
-    port: u16,
-    asked: Arc<Mutex<Vec<Asked>>>,
+pub(crate) struct Site {
+    pub(crate) port: u16,
+    pub(crate) asked: Arc<Mutex<Vec<Asked>>>,
 }
 
 type Answer = dyn Fn(&Asked) -> (String, String) + Send + Sync;
 
 impl Site {
-    fn new(answer: impl Fn(&Asked) -> (String, String) + Send + Sync + 'static) -> Self {
+    pub(crate) fn new(answer: impl Fn(&Asked) -> (String, String) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (port, asked) = (listener.local_addr().unwrap().port(), Arc::new(Mutex::new(Vec::new())));
         let (noted, answer): (_, Arc<Answer>) = (Arc::clone(&asked), Arc::new(answer));
@@ -41,15 +42,15 @@ impl Site {
         Self { port, asked }
     }
 
-    fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://127.0.0.1:{}/mcp", self.port)
     }
 
-    fn server(&self) -> McpServer {
+    pub(crate) fn server(&self) -> McpServer {
         McpServer::http("fake", &self.url()).unwrap()
     }
 
-    fn heads(&self) -> Vec<String> {
+    pub(crate) fn heads(&self) -> Vec<String> {
         self.asked.lock().unwrap().iter().map(|asked| asked.head.clone()).collect()
     }
 }
@@ -75,7 +76,8 @@ fn serve(stream: TcpStream, noted: &Mutex<Vec<Asked>>, answer: &Answer) {
         }
         let mut body = vec![0; length];
         reader.read_exact(&mut body).unwrap();
-        let asked = Asked { head, body: serde_json::from_slice(&body).unwrap_or_default() };
+        let text = String::from_utf8(body).unwrap();
+        let asked = Asked { head, body: serde_json::from_str(&text).unwrap_or_default(), text };
         noted.lock().unwrap().push(asked.clone());
         let (head, body) = answer(&asked);
         let text = format!("HTTP/1.1 {head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
@@ -86,7 +88,7 @@ fn serve(stream: TcpStream, noted: &Mutex<Vec<Asked>>, answer: &Answer) {
 }
 
 /// Answers as a server with one tool does.
-fn speaks(asked: &Asked) -> (String, String) {
+pub(crate) fn speaks(asked: &Asked) -> (String, String) {
     let answer = |result: Value| {
         let body = json!({"jsonrpc": "2.0", "id": asked.body["id"], "result": result}).to_string();
         ("200 OK\r\nContent-Type: application/json\r\nMcp-Session-Id: s-1".to_owned(), body)
@@ -168,9 +170,59 @@ async fn a_server_at_an_address_that_answers_anything_else_fails() {
         let state = state(&mcp);
         assert!(matches!(state, McpState::Failed(_)), "{head}: {state}");
     }
+    let page = "200 OK\r\nContent-Type: text/html";
+    for (head, expected) in
+        [("500 Internal Server Error", "HTTP 500"), (page, "`text/html`, which is no answer")]
+    {
+        let site = Site::new(move |_| (head.to_owned(), "<html>secret page</html>".to_owned()));
+        let mcp = started([site.server()]).await;
+        let McpState::Failed(reason) = state(&mcp) else { panic!("{mcp:?}") };
+        assert!(reason.contains(expected) && !reason.contains("secret page"), "{reason}");
+    }
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     drop(listener);
     let mcp = started([McpServer::http("fake", &format!("http://127.0.0.1:{port}/mcp")).unwrap()]).await;
     assert!(matches!(state(&mcp), McpState::Failed(_)), "{mcp:?}");
+}
+
+#[tokio::test]
+async fn ce01_a_call_that_was_refused_is_told_from_one_of_unknown_outcome() {
+    for (head, expected) in [
+        ("403 Forbidden", "refused the call with HTTP 403, and performed nothing"),
+        ("404 Not Found\r\nContent-Type: text/html", "refused the call with HTTP 404, and performed nothing"),
+        ("429 Too Many Requests", "refused the call with HTTP 429, and performed nothing"),
+        ("503 Service Unavailable", "refused the call with HTTP 503, and performed nothing"),
+        ("500 Internal Server Error", "HTTP 500, so the outcome of the call is unknown"),
+        ("502 Bad Gateway\r\nContent-Type: text/html", "HTTP 502, so the outcome of the call is unknown"),
+        ("408 Request Timeout", "HTTP 408, so the outcome of the call is unknown"),
+        (
+            "200 OK\r\nContent-Type: text/html",
+            "`text/html`, which is no answer of an MCP server, so the outcome",
+        ),
+        ("401 Unauthorized", "needs a login"),
+    ] {
+        let site = Site::new(move |asked| match asked.body["method"] == "tools/call" {
+            true => (head.to_owned(), "<html>secret page</html>".to_owned()),
+            // Without a session: what its end means is another thing.
+            false => {
+                let (head, body) = speaks(asked);
+                (head.replace("\r\nMcp-Session-Id: s-1", ""), body)
+            }
+        });
+        let mcp = started([site.server()]).await;
+        let told = echo(&mcp).await.unwrap_err();
+        assert!(told.contains(expected) && !told.contains("secret page"), "{head}: {told}");
+    }
+}
+
+#[tokio::test]
+async fn ce01_a_server_of_an_unknown_version_is_told_which_ones_there_are() {
+    let site = Site::new(|asked| {
+        let (head, body) = speaks(asked);
+        (head, body.replace("2025-11-25", "2031-01-01"))
+    });
+    let mcp = started([site.server()]).await;
+    let McpState::Failed(reason) = state(&mcp) else { panic!("{mcp:?}") };
+    assert!(reason.contains("`2031-01-01`") && reason.contains("2025-11-25"), "{reason}");
 }

@@ -12,6 +12,7 @@
 mod common;
 mod fake;
 mod http;
+mod logins;
 mod pinned;
 mod questions;
 mod zoo;

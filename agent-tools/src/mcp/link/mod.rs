@@ -1,5 +1,7 @@
 //! The connection to one server: made, kept, made anew once when it broke, and ended.
 
+mod logins;
+
 use std::{
     collections::BTreeSet,
     fmt,
@@ -25,11 +27,14 @@ use super::{
     McpState,
     client::{Calls, Client},
     declared::Declared,
-    handshake::{Failure, open},
+    handshake::{Failure, open, wanted_for_call},
+    login::Login,
     pins::Pins,
     process::ServerProcess,
-    server::McpServer,
+    server::{McpServer, Reach},
 };
+
+pub(in crate::mcp) use logins::LOGINS;
 
 /// A server that was silent for this long is asked whether it is there before the next call, for so long.
 const SILENCE: Duration = Duration::from_secs(30);
@@ -45,10 +50,15 @@ const LISTED: usize = 16 << 20;
 const INSTRUCTIONS: usize = 16 << 10;
 
 /// The connection to a server.
-pub(super) struct Link {
-    pub(super) server: McpServer,
+pub(in crate::mcp) struct Link {
+    pub(in crate::mcp) server: McpServer,
     pins: Arc<Pins>,
     approver: Option<Arc<dyn Approver>>,
+    login: Option<Login>,
+    /// Rises with each login.
+    logins: AtomicU64,
+    /// Held during a login.
+    turn: tokio::sync::Mutex<()>,
     /// Held while a connection is made, so that one is made for all who wait.
     live: tokio::sync::Mutex<Option<Arc<Live>>>,
     shown: Mutex<Shown>,
@@ -64,13 +74,20 @@ pub(super) struct Link {
 struct Shown {
     state: McpState,
     tools: Vec<Arc<Declared>>,
+    left_out: usize,
     instructions: String,
 }
 
+impl Shown {
+    fn connected(&mut self) {
+        self.state = McpState::Connected { tools: self.tools.len(), left_out: self.left_out };
+    }
+}
+
 /// A connection that was made.
-pub(super) struct Live {
+pub(in crate::mcp) struct Live {
     service: RunningService<RoleClient, Client>,
-    pub(super) calls: Arc<Calls>,
+    pub(in crate::mcp) calls: Arc<Calls>,
     process: Option<ServerProcess>,
     /// The last time that the server said something.
     heard: Mutex<Instant>,
@@ -95,17 +112,30 @@ impl fmt::Debug for Link {
 }
 
 impl Link {
-    pub(super) fn new(server: McpServer, pins: Arc<Pins>, approver: Option<Arc<dyn Approver>>) -> Self {
+    pub(in crate::mcp) fn new(
+        server: McpServer,
+        pins: Arc<Pins>,
+        approver: Option<Arc<dyn Approver>>,
+    ) -> Self {
         let (state, settled) = match server.is_disabled {
             true => (McpState::Disabled, true),
             false => (McpState::Starting, false),
+        };
+        let login = match &server.reach {
+            Reach::Http { url, with_proxies, login: Some(login), .. } => {
+                Some(Login::new(&server.name, url, *with_proxies, (**login).clone()))
+            }
+            _ => None,
         };
         Self {
             server,
             pins,
             approver,
+            login,
+            logins: AtomicU64::new(0),
+            turn: tokio::sync::Mutex::default(),
             live: tokio::sync::Mutex::default(),
-            shown: Mutex::new(Shown { state, tools: Vec::new(), instructions: String::new() }),
+            shown: Mutex::new(Shown { state, tools: Vec::new(), left_out: 0, instructions: String::new() }),
             revision: AtomicU64::new(0),
             settled: watch::channel(settled).0,
             shut: watch::channel(false).0,
@@ -116,42 +146,35 @@ impl Link {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn state(&self) -> McpState {
+    pub(in crate::mcp) fn state(&self) -> McpState {
         self.shown().state.clone()
     }
 
-    /// Notes that the server wants a login, and returns what the model is told of it.
-    pub(super) fn wants_login(&self) -> String {
-        self.shown().state = McpState::NeedsAuth;
-        let name = &self.server.name;
-        format!("the MCP server `{name}` needs a login; the user has to give this program its key")
-    }
-
-    pub(super) fn tools(&self) -> Vec<Arc<Declared>> {
+    pub(in crate::mcp) fn tools(&self) -> Vec<Arc<Declared>> {
         self.shown().tools.clone()
     }
 
-    pub(super) fn instructions(&self) -> String {
+    pub(in crate::mcp) fn instructions(&self) -> String {
         self.shown().instructions.clone()
     }
 
-    pub(super) fn revision(&self) -> u64 {
+    pub(in crate::mcp) fn revision(&self) -> u64 {
         self.revision.load(Ordering::Acquire)
     }
 
     /// True if the server's tool is still declared like this.
-    pub(super) fn is_current(&self, declared: &Arc<Declared>) -> bool {
+    pub(in crate::mcp) fn is_current(&self, declared: &Arc<Declared>) -> bool {
         self.shown().tools.iter().any(|tool| Arc::ptr_eq(tool, declared))
     }
 
     /// Waits until the first attempt to connect has ended.
-    pub(super) async fn settled(&self) {
+    pub(in crate::mcp) async fn settled(&self) {
         // An error means that nobody is left to tell.
         let _ = self.settled.subscribe().wait_for(|settled| *settled).await;
     }
 
     /// Connects for the first time.
-    pub(super) async fn begin(self: Arc<Self>) {
+    pub(in crate::mcp) async fn begin(self: Arc<Self>) {
         if !self.server.is_disabled {
             // The state has the reason of a failure.
             let _ = self.live().await;
@@ -167,7 +190,7 @@ impl Link {
     ///
     /// # Errors
     /// The reason that there is none, for the model.
-    pub(super) async fn live(self: &Arc<Self>) -> Result<Arc<Live>, String> {
+    pub(in crate::mcp) async fn live(self: &Arc<Self>) -> Result<Arc<Live>, String> {
         if self.server.is_disabled {
             return Err(self.is_over());
         }
@@ -191,32 +214,26 @@ impl Link {
         slot: &mut Option<Arc<Live>>,
         mut shut: watch::Receiver<bool>,
     ) -> Result<Arc<Live>, String> {
-        let name = &self.server.name;
         // What it started ends before another one is.
         *slot = None;
         self.shown().state = McpState::Starting;
         let made = tokio::select! {
             biased;
             _ = shut.wait_for(|shut| *shut) => return Err(self.is_over()),
-            made = timeout(self.server.connect_time(), self.connect()) => made,
+            made = self.connect_with_login() => made,
         };
-        let made = made.unwrap_or_else(|_| {
-            let seconds = self.server.connect_time().as_secs_f64();
-            Err(Failure::Other(format!("it was not ready within {seconds} s")))
-        });
-        match made {
-            Ok(live) => {
-                *slot = Some(Arc::clone(&live));
-                Ok(live)
-            }
-            Err(Failure::NeedsAuth) => Err(self.wants_login()),
-            Err(Failure::Other(reason)) => {
-                let reason = self.server.without_address(&reason);
-                let reason = bound::shortened(&reason, bound::TEXT).into_owned();
-                self.shown().state = McpState::Failed(reason.clone());
-                Err(format!("the MCP server `{name}` cannot be reached: {reason}"))
-            }
-        }
+        let live = made.map_err(|failure| self.failed(failure))?;
+        *slot = Some(Arc::clone(&live));
+        Ok(live)
+    }
+
+    /// Notes a failure, and returns what the model is told of it.
+    fn failed(&self, failure: Failure) -> String {
+        let Failure::Other(reason) = failure else { return self.wants_login() };
+        let reason = self.server.without_address(&reason);
+        let reason = bound::shortened(&reason, bound::TEXT).into_owned();
+        self.shown().state = McpState::Failed(reason.clone());
+        format!("the MCP server `{}` cannot be reached: {reason}", self.server.name)
     }
 
     async fn connect(self: &Arc<Self>) -> Result<Arc<Live>, Failure> {
@@ -228,12 +245,15 @@ impl Link {
             approver: self.approver.clone(),
             asks: Arc::default(),
         };
-        let (service, process) = open(&self.server, client).await?;
+        let (service, process) = open(&self.server, client, self.login.as_ref()).await?;
         let mut live = Live { service, calls, process, heard: Mutex::new(Instant::now()), keeper: None };
         let listed = match self.list(live.peer()).await {
             Ok(listed) => listed,
             Err(reason) => {
-                let failure = Failure::Other(format!("it does not list its tools: {reason}"));
+                let failure = match wanted_for_call(&reason) {
+                    Some(wanted) => Failure::NeedsAuth(Some(wanted)),
+                    None => Failure::Other(format!("it does not list its tools: {reason}")),
+                };
                 return Err(match &live.process {
                     Some(process) => failure.with_words_of(process).await,
                     None => failure,
@@ -310,8 +330,8 @@ impl Link {
             tools.len() == before.len() && tools.iter().zip(&before).all(|(a, b)| Arc::ptr_eq(a, b));
         {
             let mut shown = self.shown();
-            shown.state = McpState::Connected { tools: tools.len(), left_out };
-            shown.tools = tools;
+            (shown.tools, shown.left_out) = (tools, left_out);
+            shown.connected();
             shown.instructions = bound::shortened(&instructions, INSTRUCTIONS).into_owned();
         }
         if !is_same {
@@ -321,7 +341,7 @@ impl Link {
     }
 
     /// Ends the connection and the server, and makes no other.
-    pub(super) async fn shut_down(&self) {
+    pub(in crate::mcp) async fn shut_down(&self) {
         self.shut.send_replace(true);
         let live = self.live.lock().await.take();
         if let Some(live) = live {
@@ -338,17 +358,17 @@ impl Link {
 }
 
 impl Live {
-    pub(super) fn peer(&self) -> &Peer<RoleClient> {
+    pub(in crate::mcp) fn peer(&self) -> &Peer<RoleClient> {
         self.service.peer()
     }
 
     /// Who is asked what the server wants to know of the user.
-    pub(super) fn approver(&self) -> Option<&Arc<dyn Approver>> {
+    pub(in crate::mcp) fn approver(&self) -> Option<&Arc<dyn Approver>> {
         self.service.service().approver.as_ref()
     }
 
     /// Notes that the server said something.
-    pub(super) fn hear(&self) {
+    pub(in crate::mcp) fn hear(&self) {
         *self.heard.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
@@ -395,6 +415,7 @@ async fn keep(
         let filter = SubscriptionFilter::builder().tools_list_changed().build();
         subscription = peer.listen(filter).await.ok();
     }
+
     let end = async {
         match ended {
             // An error means that nobody is left to tell, which is the same.

@@ -1,0 +1,73 @@
+//! What a server over HTTP answered, where that is no message of the protocol.
+
+use std::{error::Error, fmt};
+
+use entourage_core::bound;
+use rmcp::{
+    service::{ClientInitializeError, ServiceError},
+    transport::streamable_http_client::{HttpStatusError, StreamableHttpError},
+};
+
+/// An answer that is no message.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    Status(u16),
+    /// Something of this type.
+    Kind(String),
+}
+
+impl Answer {
+    pub(super) fn of_call(error: &ServiceError) -> Option<Self> {
+        let ServiceError::TransportSend(error) = error else { return None };
+        Self::read(error.error.as_ref())
+    }
+
+    pub(super) fn of_handshake(error: &ClientInitializeError) -> Option<Self> {
+        match error {
+            ClientInitializeError::TransportError { error, .. } => Self::read(error.error.as_ref()),
+            ClientInitializeError::LegacyFallbackFailed { fallback, .. } => Self::of_handshake(fallback),
+            _ => None,
+        }
+    }
+
+    fn read(error: &(dyn Error + 'static)) -> Option<Self> {
+        let mut cause = Some(error);
+        while let Some(error) = cause {
+            if let Some(error) = error.downcast_ref::<HttpStatusError>() {
+                return Some(Self::Status(error.status));
+            }
+            match error.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
+                Some(StreamableHttpError::HttpStatus(error)) => return Some(Self::Status(error.status)),
+                Some(StreamableHttpError::Client(error)) if error.status().is_some() => {
+                    return error.status().map(|status| Self::Status(status.as_u16()));
+                }
+                Some(StreamableHttpError::UnexpectedContentType(kind)) => {
+                    let kind = kind.as_deref().unwrap_or("no type");
+                    return Some(Self::Kind(bound::shortened(kind, bound::WORD).into_owned()));
+                }
+                // `HTTP 403 Forbidden: …`, and what stands in the body.
+                Some(StreamableHttpError::UnexpectedServerResponse(text)) => {
+                    let status = text.strip_prefix("HTTP ")?.get(..3)?.parse().ok()?;
+                    return Some(Self::Status(status));
+                }
+                _ => {}
+            }
+            cause = error.source();
+        }
+        None
+    }
+
+    /// True if nothing was performed: the request was refused as it is, or not taken on.
+    pub(super) fn is_refusal(&self) -> bool {
+        matches!(self, Self::Status(300..=407 | 409..=499 | 503))
+    }
+}
+
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Status(status) => write!(f, "HTTP {status}"),
+            Self::Kind(kind) => write!(f, "`{kind}`, which is no answer of an MCP server"),
+        }
+    }
+}

@@ -23,8 +23,8 @@ type Work = Box<dyn FnOnce() + Send>;
 /// The threads that wait for work.
 type Waiting = Mutex<Vec<Sender<Work>>>;
 
-/// Gives each page a thread of its own. A thread that is done waits a while for the next page, since the memory of a new
-/// one costs a third of a large page's time. Clones share the threads.
+/// Gives each page a thread of its own. A thread that is done waits a while for the next page, since the memory of a
+/// new one costs a third of a large page's time. Clones share the threads.
 #[derive(Clone)]
 pub(super) struct Readers {
     waiting: Arc<Waiting>,
@@ -89,7 +89,8 @@ fn wait(waiting: &Weak<Waiting>, time: Duration) -> Option<Work> {
     }
 }
 
-/// Takes the work that came in the last moment. Afterwards none can be sent: the receiver goes while the list is locked.
+/// Takes the work that came in the last moment. Afterwards none can be sent: the receiver is dropped while the list is
+/// locked.
 fn last(waiting: &Weak<Waiting>, receiver: Receiver<Work>) -> Option<Work> {
     let waiting = waiting.upgrade()?;
     let _locked = lock(&waiting);

@@ -52,8 +52,8 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// Prints what each agent does, until the run has ended. The first Ctrl-C cancels it and all agents below it, the second
-/// ends the program at once.
+/// Prints what each agent does, until the run has ended. The first Ctrl-C cancels it and all agents below it, the
+/// second ends the program at once.
 async fn follow(mut run: RunHandle) -> Result<Outcome> {
     let mut tasks = BTreeMap::new();
     let mut interrupt = Box::pin(tokio::signal::ctrl_c());

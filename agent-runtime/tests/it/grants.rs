@@ -249,7 +249,8 @@ async fn cp05_a_rule_that_denies_and_a_scope_hold_in_an_auto_approved_session() 
     assert!(tool.edited().is_empty());
 }
 
-/// Gives the paths that an approver is asked about when an agent with the first scope has one with the other look at two.
+/// Gives the paths that an approver is asked about when an agent with the first scope has one with the other look at
+/// two.
 async fn asked_below(builder: RuntimeBuilder, above: Scope, below: Scope) -> (Vec<String>, Status) {
     let schema = json!({"type": "object", "properties": {"path": {"type": "string"}}});
     let spec = ToolSpec::new("look", "", schema).with_access(Access::READ).naming_subjects();

@@ -21,6 +21,7 @@ use reqwest::{
 };
 use serde_json::Value;
 
+use super::readers::Readers;
 use crate::{address::first_closed, tls};
 
 /// Most redirects that are followed, and the longest address.
@@ -38,6 +39,7 @@ const ACCEPTED: &str = "text/html,application/xhtml+xml,text/markdown,text/plain
 pub(super) struct Client {
     http: reqwest::Client,
     guard: Guard,
+    readers: Readers,
 }
 
 /// The addresses that may be asked.
@@ -111,7 +113,12 @@ impl Client {
         let http = client.build().map_err(|error| {
             Error::new(ErrorKind::Config, "the client for the web could not be set up").caused_by(error)
         })?;
-        Ok(Self { http, guard })
+        Ok(Self { http, guard, readers: Readers::default() })
+    }
+
+    /// The threads that read its pages.
+    pub(super) fn readers(&self) -> &Readers {
+        &self.readers
     }
 
     /// A request of the program to a service that it chose.

@@ -107,8 +107,8 @@ impl Tool for Fetch {
             (Kind::Html, Format::Html) => page::body(&text)
                 .ok_or_else(|| ToolError::tell(format!("`{}` has no body; fetch it as text", reply.url)))?
                 .to_owned(),
-            (Kind::Html, Format::Markdown) => fenced(&html::markdown(text).await?),
-            (Kind::Html, Format::Text) => html::text(text).await?,
+            (Kind::Html, Format::Markdown) => fenced(&html::markdown(self.client.readers(), text).await?),
+            (Kind::Html, Format::Text) => html::text(self.client.readers(), text).await?,
             _ => text,
         };
         Ok(output(&reply, "102,400 bytes", &shown))

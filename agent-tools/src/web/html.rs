@@ -1,9 +1,9 @@
 //! HTML as Markdown or bare text, within bounds that no page can exceed.
 //!
 //! A page is somebody else's: some take a parser hours, or nest deeper than any stack. So it is parsed piece by piece
-//! on a thread of its own, which stops when nobody waits any more, or when the tree has grown too far.
+//! on a thread of its [`Readers`], which stops when nobody waits any more, or when the tree has grown too far.
 
-use std::{rc::Rc, thread, time::Instant};
+use std::{rc::Rc, time::Instant};
 
 use entourage_core::tool::ToolError;
 use htmd::HtmlToMarkdown;
@@ -11,8 +11,10 @@ use html5ever::{
     ParseOpts, parse_document,
     tendril::{StrTendril, TendrilSink},
 };
-use markup5ever_rcdom::{Handle, NodeData, RcDom};
+use markup5ever_rcdom::{Handle, Node, NodeData, RcDom};
 use tokio::sync::oneshot;
+
+use super::readers::Readers;
 
 /// Elements that say nothing about the content of a page.
 const SKIPPED: &[&str] =
@@ -35,17 +37,14 @@ const INDENTED: usize = 16 << 20;
 const PIECE: usize = 4 << 10;
 
 /// Parsing takes this many times as long as counting, at least.
-const COUNTING: u32 = 8;
-
-/// Enough for the depth, with the conversion's calls within one another.
-const STACK: usize = 64 << 20;
+const COUNTING: u32 = 32;
 
 /// The content of a page as Markdown.
 ///
 /// # Errors
 /// The text for the model, if the page goes beyond the bounds.
-pub(super) async fn markdown(html: String) -> Result<String, ToolError> {
-    on_thread(html, |tree| {
+pub(super) async fn markdown(readers: &Readers, html: String) -> Result<String, ToolError> {
+    on_thread(readers, html, |tree| {
         tidy(&HtmlToMarkdown::builder().skip_tags(SKIPPED.to_vec()).build().tree_to_markdown(tree))
     })
     .await
@@ -55,8 +54,8 @@ pub(super) async fn markdown(html: String) -> Result<String, ToolError> {
 ///
 /// # Errors
 /// As of [`markdown`].
-pub(super) async fn text(html: String) -> Result<String, ToolError> {
-    on_thread(html, |tree| tidy(&bare(tree))).await
+pub(super) async fn text(readers: &Readers, html: String) -> Result<String, ToolError> {
+    on_thread(readers, html, |tree| tidy(&bare(tree))).await
 }
 
 /// A link of a page.
@@ -77,8 +76,8 @@ impl Link {
 ///
 /// # Errors
 /// As of [`markdown`].
-pub(super) async fn links(html: String) -> Result<Vec<Link>, ToolError> {
-    on_thread(html, |document| {
+pub(super) async fn links(readers: &Readers, html: String) -> Result<Vec<Link>, ToolError> {
+    on_thread(readers, html, |document| {
         let mut links = Vec::new();
         let mut left = vec![Rc::clone(document)];
         while let Some(node) = left.pop() {
@@ -99,13 +98,17 @@ pub(super) async fn links(html: String) -> Result<Vec<Link>, ToolError> {
     .await
 }
 
-async fn on_thread<T: Send + 'static>(html: String, show: fn(&Handle) -> T) -> Result<T, ToolError> {
+async fn on_thread<T: Send + 'static>(
+    readers: &Readers,
+    html: String,
+    show: fn(&Handle) -> T,
+) -> Result<T, ToolError> {
     let (sender, receiver) = oneshot::channel();
     let work = move || {
         let tree = parsed(&html, || sender.is_closed());
         drop(sender.send(tree.map(|tree| show(&tree)).ok_or_else(too_much)));
     };
-    thread::Builder::new().name("html".into()).stack_size(STACK).spawn(work)?;
+    readers.give(Box::new(work))?;
     receiver.await.map_err(|_| too_much())?
 }
 
@@ -149,21 +152,31 @@ fn open_depth(document: &Handle) -> usize {
     }
 }
 
-fn is_within_bounds(document: &Handle) -> bool {
-    let (mut nodes, mut indented) = (0_usize, 0_usize);
-    let mut left = vec![(Rc::clone(document), 0)];
-    while let Some((node, depth)) = left.pop() {
-        nodes += 1;
+fn is_within_bounds(document: &Node) -> bool {
+    Count::default().adds(document, 0)
+}
+
+/// What a tree has so far.
+#[derive(Default)]
+struct Count {
+    nodes: usize,
+    indented: usize,
+}
+
+impl Count {
+    /// Adds a node with all below it. Returns false beyond the bounds, of which that on the depth holds for the calls
+    /// within one another too.
+    fn adds(&mut self, node: &Node, depth: usize) -> bool {
+        self.nodes += 1;
         if let NodeData::Text { contents } = &node.data {
             let lines = contents.borrow().bytes().filter(|byte| *byte == b'\n').count() + 1;
-            indented = indented.saturating_add(lines.saturating_mul(depth));
+            self.indented = self.indented.saturating_add(lines.saturating_mul(depth));
         }
-        if nodes > NODES || depth > DEPTH || indented > INDENTED {
+        if self.nodes > NODES || depth > DEPTH || self.indented > INDENTED {
             return false;
         }
-        left.extend(node.children.borrow().iter().map(|child| (Rc::clone(child), depth + 1)));
+        node.children.borrow().iter().all(|child| self.adds(child, depth + 1))
     }
-    true
 }
 
 /// A step of the walk over a tree: a node, or the end of a line.

@@ -9,6 +9,7 @@ mod fetch;
 mod html;
 mod page;
 mod read;
+mod readers;
 mod search;
 
 use std::{collections::BTreeSet, fmt, net::IpAddr, sync::Arc};

@@ -83,7 +83,7 @@ impl Tool for WebFetch {
         let reply = page(self.client.get(&url, cx.footprint(), LIMIT, TIME).await?)?;
         let text = pages::decoded(&reply)?;
         let text = match Kind::of(&reply, &text) {
-            Kind::Html => html::markdown(text).await?,
+            Kind::Html => html::markdown(self.client.readers(), text).await?,
             Kind::Json => pages::pretty(&text),
             Kind::Text => text,
         };

@@ -311,7 +311,7 @@ impl SearchService for DuckDuckGo {
         if text.contains(CHALLENGE) {
             return Err(limited(None));
         }
-        let links = html::links(text)
+        let links = html::links(self.client.readers(), text)
             .await
             .map_err(|_| Error::new(ErrorKind::Protocol, "the page cannot be read"))?;
         Ok(results(&links).into_iter().take(count).collect())

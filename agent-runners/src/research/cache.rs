@@ -11,7 +11,8 @@ use entourage_core::{
     agent::Agent,
     event::{Envelope, Record, weigh_plain},
     run::{Outcome, RunContext, Task},
-    tool::{Access, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec, Tools},
+    session::SessionState,
+    tool::{Access, Labels, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec, Tools},
 };
 use entourage_runtime::Session;
 use serde::{Deserialize, Serialize};
@@ -131,6 +132,9 @@ pub(crate) fn by_words(a: &str, b: &str) -> f64 {
 struct KeptReport {
     question: String,
     report: String,
+    /// Labels of what the research had read that found it.
+    #[serde(default = "Labels::all")]
+    labels: Labels,
 }
 
 impl Record for KeptReport {
@@ -198,10 +202,11 @@ impl Tool for Recall {
         };
         // The result is recorded: a resumed run does not read the clock again.
         let found = best(&question, &events, cx.run().effects().time(), &self.likeness).await;
+        let labels = found.as_ref().map_or(Labels::empty(), |(kept, _)| kept.labels);
         let text = found.map_or_else(String::new, |(kept, age)| {
             format!("{}\n\n(This was found {} seconds ago.)", kept.report, age.as_secs())
         });
-        Ok(ToolOutput::text(text))
+        Ok(ToolOutput::text(text).with_labels(labels))
     }
 }
 
@@ -216,8 +221,9 @@ impl Tool for Keep {
         &self.spec
     }
 
-    async fn call(&self, input: ToolInput, _: &ToolContext<'_>) -> Result<ToolOutput, ToolError> {
-        let kept: KeptReport = input.parse()?;
+    async fn call(&self, input: ToolInput, cx: &ToolContext<'_>) -> Result<ToolOutput, ToolError> {
+        let mut kept: KeptReport = input.parse()?;
+        kept.labels = cx.run().read(SessionState::labels);
         let question = kept.question.clone();
         self.session.start(Keeper(kept), question).outcome().await.map_err(|error| told(&error))?;
         Ok(ToolOutput::text("kept"))

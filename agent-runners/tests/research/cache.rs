@@ -2,7 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use entourage_core::{ErrorKind, Money, run::Outcome, session::SharedStore};
+use entourage_core::{
+    ErrorKind, Money,
+    run::{Outcome, Task},
+    session::SharedStore,
+    tool::Labels,
+};
 use entourage_runners::research::{Research, ResearchBuilder, Researcher};
 use entourage_runtime::{Runtime, Session, permission::Policy};
 use entourage_testkit::{self as testkit, MemoryStore, ScriptedProvider};
@@ -49,6 +54,19 @@ async fn ai10_a_hit_has_the_report_and_its_age_and_costs_nothing() {
     assert!(recorded(&session).await.is_empty(), "no agent");
     // A hit is kept no second time: it would never grow old.
     assert_eq!(project.ask(&research, "Who made them?").await.text, "Answer 2.");
+}
+
+#[tokio::test(start_paused = true)]
+async fn attack_44_a_hit_has_the_labels_of_what_found_it() {
+    let (project, looks) = (Project::new(), numbered(1));
+    let research = project.research(&looks).build().unwrap();
+    let page = Task::new("How do leases work?").with_labels(Labels::UNTRUSTED);
+    assert_eq!(
+        project.runtime.session().start(&research, page).outcome().await.unwrap().labels,
+        Labels::UNTRUSTED
+    );
+    let hit = project.ask(&research, "how do LEASES work").await;
+    assert_eq!((hit.labels, looks.count()), (Labels::UNTRUSTED, 1));
 }
 
 #[tokio::test(start_paused = true)]

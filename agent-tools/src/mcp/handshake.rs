@@ -16,10 +16,9 @@ use tokio::time::timeout;
 
 use super::{
     client::Client,
-    process::ServerProcess,
     server::{McpLifecycle, McpServer, Reach},
 };
-use crate::tls;
+use crate::{process::server::ServerProcess, tls};
 
 /// Most bytes of one message.
 const MESSAGE: usize = 16 << 20;

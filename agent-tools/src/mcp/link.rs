@@ -27,9 +27,9 @@ use super::{
     declared::Declared,
     handshake::{Failure, open},
     pins::Pins,
-    process::ServerProcess,
     server::McpServer,
 };
+use crate::process::server::ServerProcess;
 
 /// A server that was silent for this long is asked whether it is there before the next call, for so long.
 const SILENCE: Duration = Duration::from_secs(30);

@@ -11,7 +11,6 @@ mod elicit;
 mod handshake;
 mod link;
 mod pins;
-mod process;
 mod server;
 mod tool;
 

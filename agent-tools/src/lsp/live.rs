@@ -213,7 +213,7 @@ impl Live {
     /// Tells the server that a file on the disk was created, changed or removed.
     pub(super) fn changed(&self, path: &Path, change: Change) {
         let uri = uri::of(path);
-        if change == Change::Removed {
+        if matches!(change, Change::Removed | Change::Unreadable) {
             let mut documents = self.documents();
             if documents.open.remove(path).is_some() {
                 self.wire.notify("textDocument/didClose", json!({ "textDocument": { "uri": uri } }));
@@ -224,6 +224,7 @@ impl Live {
             Change::Created => 1,
             Change::Changed => 2,
             Change::Removed => 3,
+            Change::Unreadable => 2,
         };
         let changes = json!({ "changes": [{ "uri": uri, "type": kind }] });
         self.wire.notify("workspace/didChangeWatchedFiles", changes);
@@ -284,6 +285,19 @@ pub(super) enum Change {
     Created,
     Changed,
     Removed,
+    /// It is no text that servers are told, or not any more.
+    Unreadable,
+}
+
+impl Change {
+    /// The change of a file that exists, or does not.
+    pub(super) fn of(self, exists: bool) -> Self {
+        match (self, exists) {
+            (_, false) => Self::Removed,
+            (Self::Removed, true) => Self::Unreadable,
+            (change, true) => change,
+        }
+    }
 }
 
 impl Documents {

@@ -30,7 +30,7 @@ use crate::process::group::Group;
 
 /// Most messages, and most bytes of them, that wait for a server to read them.
 const QUEUE: usize = 1_024;
-const QUEUED: usize = 64 << 20;
+const QUEUED: usize = 32 << 20;
 /// Size from which on a message is read on a thread that may block.
 const LARGE: usize = 1 << 20;
 

@@ -194,7 +194,8 @@ impl Fake {
             if let (Ok(name), Ok(text)) = (entry.file_name().into_string(), std::fs::read_to_string(entry.path()))
                 && name.ends_with(".fk")
             {
-                files.insert(self.uri(&name), text);
+                let text = if self.is("marks") { &text } else { text.trim_start_matches('\u{feff}') };
+                files.insert(self.uri(&name), text.to_owned());
             }
         }
         files.extend(lock(&self.open).iter().map(|(uri, (_, text))| (uri.clone(), text.clone())));

@@ -22,7 +22,7 @@ async fn ce02_a_real_server_for_python() {
     bench.file("shapes.py", "def area(width: int, height: int) -> int:\n    return width * height\n");
 
     let result = bench.write("main.py", "from shapes import area\n\nsize = \"é😀\"; total: str = area(2, 3)\n").await;
-    assert!(result.contains("- error 3:28 ") && result.contains("reportAssignmentType"), "{result}");
+    assert!(result.contains("- error 3:27 ") && result.contains("reportAssignmentType"), "{result}");
     let edit = json!({"path": "main.py", "old": "total: str", "new": "total: int"});
     let results = bench.call_all(vec![("view", json!({"path": "main.py"})), ("edit", edit)]).await;
     let text = results[1].to_text();
@@ -32,7 +32,7 @@ async fn ce02_a_real_server_for_python() {
     let result = bench.call("lsp_definition", place(3, "area")).await;
     assert!(result.contains("shapes.py:1:5: def area(width"), "{result}");
     let result = bench.call("lsp_references", place(3, "area")).await;
-    assert!(result.starts_with("3 references of `area`:") && result.contains("main.py:3:28: size"), "{result}");
+    assert!(result.starts_with("3 references of `area`:") && result.contains("main.py:3:27: size"), "{result}");
     let result = bench.call("lsp_symbols", json!({"path": "shapes.py"})).await;
     assert!(result.contains("function area (line 1)"), "{result}");
     let result = bench.call("lsp_symbols", json!({"query": "area"})).await;

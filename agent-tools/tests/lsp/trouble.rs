@@ -89,13 +89,19 @@ async fn ce02_servers_that_misbehave_cost_their_diagnostics_alone() {
 #[tokio::test]
 async fn ce02_a_server_that_floods_or_does_not_read_holds_nothing() {
     for manner in ["floods", "stuck"] {
-        let bench = Bench::new(manner);
-        let server = fake::server("fake", manner, &bench.notes);
-        let bench = bench.waiting(server, Duration::from_millis(500));
-        let calls = (0..4).map(|n| ("write", json!({"path": format!("f{n}.fk"), "content": "x".repeat(3 << 20)})));
+        let bench = greeted(manner).await;
+        // Waits for what the server says are over at once.
+        tokio::time::pause();
+        let size = if manner == "stuck" { 4_000_000 } else { 4_000 };
+        let calls = (0..8).map(|n| ("write", json!({"path": format!("f{n}.fk"), "content": "x".repeat(size)})));
         let results = bench.call_all(calls.collect()).await;
         assert!(results.iter().all(|result| !result.is_error), "{manner}: {results:?}");
+        if manner == "stuck" {
+            bench.write("one_too_many.fk", &"x".repeat(size)).await;
+            assert_eq!(bench.state().to_string(), "failed: it does not read what it is sent");
+        }
         bench.servers.shut_down().await;
+        tokio::time::resume();
         Bench::all_end(&bench.notes).await;
     }
 }
@@ -139,10 +145,14 @@ async fn ce02_servers_end_by_themselves_or_are_killed() {
             bench.write("a.fk", "fine\n").await;
             let tools = bench.servers.tools();
             if is_asked {
-                // What a deaf one has for its end is over at once.
-                tokio::time::pause();
+                if manner == "deaf" {
+                    // What it has for its end is over at once.
+                    tokio::time::pause();
+                }
                 bench.servers.shut_down().await;
-                tokio::time::resume();
+                if manner == "deaf" {
+                    tokio::time::resume();
+                }
                 assert_eq!(bench.state(), LanguageServerState::Stopped);
                 let result = bench.call("lsp_symbols", json!({"path": "a.fk"})).await;
                 assert!(result.contains("it was shut down"), "{result}");

@@ -168,7 +168,8 @@ mod tests {
                 fs::write(dir.path().join(name), "old\r\n").unwrap();
             }
             let parts = |_: &str, _: &str| Ok(vec![(0..3, "new".to_owned())]);
-            let all: Vec<_> = names.iter().map(|path| prepared(&sight, path, &stop, &parts).unwrap()).collect();
+            let all: Vec<_> =
+                names.iter().map(|path| prepared(&sight, path, &stop, &parts).unwrap()).collect();
             for file in &all {
                 file.target.put(Some(&file.current), file.after.as_bytes()).unwrap();
             }

@@ -71,7 +71,9 @@ impl Asked {
         let byte = (!symbol.is_empty()).then(|| found(text, symbol)).flatten();
         byte.and_then(|byte| lines.position(number, byte, self.live.encoding)).ok_or_else(|| {
             let text = plain(text, NAME);
-            ToolError::tell(format!("`{shown}` is not in line {line} of `{name}`, which is `{text}`; view the file again"))
+            ToolError::tell(format!(
+                "`{shown}` is not in line {line} of `{name}`, which is `{text}`; view the file again"
+            ))
         })
     }
 }
@@ -89,8 +91,12 @@ fn found(line: &str, name: &str) -> Option<usize> {
 
 fn refused(server: &str, failed: &Failed) -> ToolError {
     ToolError::Tell(match failed {
-        Failed::Over(reason) => format!("the language server `{server}` failed: {reason}; call the tool again"),
-        Failed::Refused(code, text) => format!("the language server `{server}` refused: {text} (code {code})"),
+        Failed::Over(reason) => {
+            format!("the language server `{server}` failed: {reason}; call the tool again")
+        }
+        Failed::Refused(code, text) => {
+            format!("the language server `{server}` refused: {text} (code {code})")
+        }
         Failed::Late => format!(
             "the language server `{server}` did not answer within {} s; go on without it, or restart it by `lsp_restart`",
             TIME.as_secs()
@@ -214,7 +220,10 @@ impl LanguageServers {
                     return Err(self.none_for(&source.name));
                 }
                 let said = self.tell(&source.at, Some(&source), None, deadline(TIME)).await;
-                let reasons: Vec<_> = said.iter().filter_map(|said| Some(absent(&said.server, said.live.as_ref().err()?))).collect();
+                let reasons: Vec<_> = said
+                    .iter()
+                    .filter_map(|said| Some(absent(&said.server, said.live.as_ref().err()?)))
+                    .collect();
                 if reasons.len() == said.len() {
                     return Err(ToolError::tell(reasons.join("; ")));
                 }
@@ -257,7 +266,9 @@ impl LanguageServers {
         let list: String = list.collect();
         let text = match all.len() {
             0 => format!("`{name}` has no symbols"),
-            count => format!("{} in `{name}`:{list}{}", counted(count, "symbol", "symbols"), more(count, SYMBOLS)),
+            count => {
+                format!("{} in `{name}`:{list}{}", counted(count, "symbol", "symbols"), more(count, SYMBOLS))
+            }
         };
         Ok(ToolOutput::text(format!("{text}{}", asked.note())).with_metadata(json!({ "path": name })))
     }
@@ -305,7 +316,11 @@ impl LanguageServers {
         let list: String = list.collect();
         match all.len() {
             0 => format!("no symbols with `{query}` were found"),
-            count => format!("{} with `{query}`:{list}{}", counted(count, "symbol", "symbols"), more(count, SYMBOLS)),
+            count => format!(
+                "{} with `{query}`:{list}{}",
+                counted(count, "symbol", "symbols"),
+                more(count, SYMBOLS)
+            ),
         }
     }
 
@@ -318,7 +333,8 @@ impl LanguageServers {
             }
         };
         if links.is_empty() {
-            let names: Vec<_> = self.servers().iter().map(|(name, state)| format!("`{name}` ({state})")).collect();
+            let names: Vec<_> =
+                self.servers().iter().map(|(name, state)| format!("`{name}` ({state})")).collect();
             let text = format!("there is no such server to restart; there are {}", names.join(", "));
             return Err(ToolError::tell(plain(&text, 1_000)));
         }

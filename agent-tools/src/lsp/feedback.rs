@@ -48,7 +48,9 @@ impl ToolLayer for LanguageServers {
     async fn around(&self, next: NextCall<'_>) -> Result<ToolOutput, ToolError> {
         let name = next.spec().name();
         let is_named = |tools: &[&str]| {
-            tools.iter().any(|tool| name.strip_suffix(tool).is_some_and(|rest| rest.is_empty() || rest.ends_with('_')))
+            tools.iter().any(|tool| {
+                name.strip_suffix(tool).is_some_and(|rest| rest.is_empty() || rest.ends_with('_'))
+            })
         };
         let changes = is_named(&CHANGING);
         let path = next.arguments().get("path").and_then(Value::as_str).map(str::to_owned);
@@ -96,7 +98,8 @@ impl LanguageServers {
         }
         let (source, exists) = self.source(&at, until).await?;
         let said = self.tell(&at, source.as_ref(), change.map(|change| change.of(exists)), until).await;
-        if said.iter().all(|said| said.live.as_ref().is_err_and(|absent| matches!(absent, Absent::Failed(_)))) {
+        if said.iter().all(|said| said.live.as_ref().is_err_and(|absent| matches!(absent, Absent::Failed(_))))
+        {
             return None;
         }
         let mut report = self.report(&at, source.as_ref(), &said, admission);
@@ -166,7 +169,9 @@ impl LanguageServers {
                         notes.push(format!("the language server `{server}` is still at work"));
                     }
                 }
-                Err(Absent::Starting) => notes.push(format!("the language server `{server}` is still starting")),
+                Err(Absent::Starting) => {
+                    notes.push(format!("the language server `{server}` is still starting"))
+                }
                 Err(Absent::Failed(_)) => {}
             }
         }

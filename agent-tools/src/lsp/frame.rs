@@ -72,9 +72,10 @@ fn announced(line: &str) -> Result<Option<usize>, String> {
     if !name.trim().eq_ignore_ascii_case("content-length") {
         return Ok(None);
     }
-    let length = value.trim().parse().map_err(|_| {
-        format!("it sent a message of the length `{}`", bound::shortened(value.trim(), 40))
-    })?;
+    let length = value
+        .trim()
+        .parse()
+        .map_err(|_| format!("it sent a message of the length `{}`", bound::shortened(value.trim(), 40)))?;
     Ok(Some(length))
 }
 
@@ -102,7 +103,8 @@ mod tests {
 
     #[tokio::test]
     async fn ce02_messages_are_read_whatever_stands_between_them() {
-        let mut bytes = b"npm WARN old\n\nContent-Type: x\r\ncontent-length:2\r\nContent-Type: y\r\n\r\n{}".to_vec();
+        let mut bytes =
+            b"npm WARN old\n\nContent-Type: x\r\ncontent-length:2\r\nContent-Type: y\r\n\r\n{}".to_vec();
         bytes.extend(framed(&json!({"a": "é"})));
         let (all, reason) = read(&bytes).await;
         assert_eq!((all.len(), all[0].as_str(), all[1].as_str()), (2, "{}", r#"{"a":"é"}"#));

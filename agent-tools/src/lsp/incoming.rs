@@ -2,11 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{
-    connection::Wire,
-    uri,
-    wire::Found,
-};
+use super::{connection::Wire, uri, wire::Found};
 
 /// Most settings that are asked for at once.
 const ITEMS: usize = 100;

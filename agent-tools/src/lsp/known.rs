@@ -200,9 +200,7 @@ impl Known {
     /// Waits until the server reports no work. Waits no longer than to the deadline.
     pub(super) async fn idle(&self, deadline: Instant) {
         let mut news = self.news.subscribe();
-        let idle = async {
-            while self.is_busy() && !self.inner().is_over && news.changed().await.is_ok() {}
-        };
+        let idle = async { while self.is_busy() && !self.inner().is_over && news.changed().await.is_ok() {} };
         // Nothing more can be done then.
         let _ = timeout_at(deadline, idle).await;
     }
@@ -242,8 +240,10 @@ mod tests {
     use super::*;
 
     fn found(message: &str) -> Found {
-        Found::read(&json!([{"range": {"start": {"line": 0, "character": 0}, "end": {"line": 0, "character": 1}},
-            "message": message}]))
+        Found::read(
+            &json!([{"range": {"start": {"line": 0, "character": 0}, "end": {"line": 0, "character": 1}},
+            "message": message}]),
+        )
     }
 
     fn soon() -> Instant {

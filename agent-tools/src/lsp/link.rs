@@ -81,7 +81,9 @@ impl Link {
             Stage::Begun(made, _) => match &*made.borrow() {
                 None => LanguageServerState::Starting,
                 Some(Err(reason)) => LanguageServerState::Failed(reason.clone()),
-                Some(Ok(live)) => live.over().map_or(LanguageServerState::Running, LanguageServerState::Failed),
+                Some(Ok(live)) => {
+                    live.over().map_or(LanguageServerState::Running, LanguageServerState::Failed)
+                }
             },
         }
     }

@@ -119,8 +119,9 @@ impl Live {
         };
         let capabilities = answer.get("capabilities").cloned().unwrap_or_default();
         let named = capabilities.get("positionEncoding").and_then(Value::as_str);
-        let encoding = Encoding::named(named)
-            .ok_or_else(|| format!("it counts in `{}`, which is unknown", plain(named.unwrap_or_default(), 40)))?;
+        let encoding = Encoding::named(named).ok_or_else(|| {
+            format!("it counts in `{}`, which is unknown", plain(named.unwrap_or_default(), 40))
+        })?;
         wire.notify("initialized", json!({}));
         if !server.settings.is_null() {
             wire.notify("workspace/didChangeConfiguration", json!({ "settings": server.settings }));
@@ -183,13 +184,19 @@ impl Live {
             let document = Document { version, digest, stamp: file.stamp.clone(), used };
             documents.open.insert(file.path.clone(), document);
             let language = self.server.language_of(&file.path);
-            self.wire.notify("textDocument/didOpen", json!({ "textDocument":
-                { "uri": uri, "languageId": language, "version": version, "text": &*file.text } }));
+            self.wire.notify(
+                "textDocument/didOpen",
+                json!({ "textDocument":
+                { "uri": uri, "languageId": language, "version": version, "text": &*file.text } }),
+            );
         } else {
-            self.wire.notify("textDocument/didChange", json!({
-                "textDocument": { "uri": uri, "version": version },
-                "contentChanges": [{ "text": &*file.text }],
-            }));
+            self.wire.notify(
+                "textDocument/didChange",
+                json!({
+                    "textDocument": { "uri": uri, "version": version },
+                    "contentChanges": [{ "text": &*file.text }],
+                }),
+            );
         }
         if is_saved {
             self.saved(&uri, &file.text);

@@ -1,10 +1,6 @@
 //! Places in files with the lines there, as far as the rules of a call allow each.
 
-use std::{
-    collections::BTreeMap,
-    path::PathBuf,
-    time::Duration,
-};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use entourage_core::permission::{Admission, RuleEffect};
 

@@ -39,7 +39,8 @@ pub(super) struct Position {
 
 impl Position {
     pub(super) fn read(value: &Value) -> Option<Self> {
-        let number = |key| value.get(key).and_then(Value::as_u64).map(|it| usize::try_from(it).unwrap_or(usize::MAX));
+        let number =
+            |key| value.get(key).and_then(Value::as_u64).map(|it| usize::try_from(it).unwrap_or(usize::MAX));
         Some(Self { line: number("line")?, character: number("character")? })
     }
 

@@ -76,7 +76,8 @@ fn is_within_word(text: &str, at: usize) -> bool {
 fn parts(edits: &[TextEdit], text: &str, encoding: Encoding) -> Option<Parts> {
     let lines = Lines::of(text);
     let part = |edit: &TextEdit| {
-        let (start, end) = (lines.offset(edit.range.start, encoding)?, lines.offset(edit.range.end, encoding)?);
+        let (start, end) =
+            (lines.offset(edit.range.start, encoding)?, lines.offset(edit.range.end, encoding)?);
         let is_whole = start == end || !is_within_word(text, start) && !is_within_word(text, end);
         (start <= end && is_whole).then(|| (start..end, edit.new.clone()))
     };
@@ -127,7 +128,11 @@ impl LanguageServers {
     }
 
     /// The differences, for an approver.
-    pub(super) async fn rename_preview(&self, arguments: RenameArguments, cx: &ToolContext<'_>) -> Option<String> {
+    pub(super) async fn rename_preview(
+        &self,
+        arguments: RenameArguments,
+        cx: &ToolContext<'_>,
+    ) -> Option<String> {
         let shown = async {
             let (_, plan) = self.plan(&arguments, cx).await?;
             self.check_named(&plan, arguments.files.as_deref().unwrap_or_default())?;
@@ -161,10 +166,16 @@ impl LanguageServers {
     }
 
     /// Asks the server what a rename changes. Changes nothing. The errors are for the model.
-    async fn plan(&self, arguments: &RenameArguments, cx: &ToolContext<'_>) -> Result<(Asked, Plan), ToolError> {
+    async fn plan(
+        &self,
+        arguments: &RenameArguments,
+        cx: &ToolContext<'_>,
+    ) -> Result<(Asked, Plan), ToolError> {
         let new = &arguments.new_name;
         if new.is_empty() || new.chars().count() > NAME || new.chars().any(char::is_control) {
-            return Err(ToolError::tell("`new_name` has to be a name of at most 200 characters, on one line"));
+            return Err(ToolError::tell(
+                "`new_name` has to be a name of at most 200 characters, on one line",
+            ));
         }
         let asked = self.asked(&arguments.path, Ability::Rename, cx).await?;
         let position = asked.place(arguments.line, &arguments.symbol)?;
@@ -216,7 +227,8 @@ impl LanguageServers {
         if files.len() > FILES {
             return Err(ToolError::tell("`files` has more than 200 files; rename what has fewer uses"));
         }
-        let named: BTreeSet<_> = files.iter().filter_map(|file| self.workspace().resolved_place(file)).collect();
+        let named: BTreeSet<_> =
+            files.iter().filter_map(|file| self.workspace().resolved_place(file)).collect();
         if plan.edits.keys().all(|path| named.contains(&PathBuf::from(path))) {
             return Ok(());
         }
@@ -241,9 +253,7 @@ fn diffs(changed: &[Changed]) -> String {
 }
 
 fn metadata(changed: &[Changed]) -> Value {
-    let file = |file: &Changed| {
-        json!({ "path": file.name, "added": file.added, "removed": file.removed, "diff": file.diff })
-    };
+    let file = |file: &Changed| json!({ "path": file.name, "added": file.added, "removed": file.removed, "diff": file.diff });
     let mut left = DIFFS;
     let files = changed.iter().map(|it| {
         left = left.saturating_sub(it.diff.len());
@@ -273,7 +283,10 @@ mod tests {
         let text = "😀 old old\nold\n";
         let made = |edits: &[TextEdit]| parts(edits, text, Encoding::Utf16);
         let fine = made(&[edit(1, 0, 3, "new"), edit(0, 7, 10, "new"), edit(0, 3, 6, "new")]);
-        assert_eq!(fine.map(|parts| parts.into_iter().map(|(range, _)| range).collect::<Vec<_>>()), Some(vec![5..8, 9..12, 13..16]));
+        assert_eq!(
+            fine.map(|parts| parts.into_iter().map(|(range, _)| range).collect::<Vec<_>>()),
+            Some(vec![5..8, 9..12, 13..16])
+        );
         // The same twice, as of two servers' views, is made once.
         assert_eq!(made(&[edit(1, 0, 3, "new"), edit(1, 0, 3, "new")]).map(|parts| parts.len()), Some(1));
         for wrong in [

@@ -51,7 +51,8 @@ impl Report {
         if let Some((name, group)) = &self.file {
             blocks.extend(group.block(&format!("Diagnostics of `{name}`:"), most));
         }
-        let title = if self.file.is_some() { "Diagnostics of other files:" } else { "Diagnostics of the project:" };
+        let title =
+            if self.file.is_some() { "Diagnostics of other files:" } else { "Diagnostics of the project:" };
         blocks.extend(self.project.block(title, most));
         blocks.push(self.summary());
         blocks.join("\n\n")
@@ -68,7 +69,11 @@ impl Report {
         if self.project.counts.all() > 0 {
             let files = counted(self.project.files, "file", "files");
             let other = if self.file.is_some() { "other " } else { "" };
-            parts.push(format!("{} in {}", numbers(self.project.counts), files.replacen(' ', &format!(" {other}"), 1)));
+            parts.push(format!(
+                "{} in {}",
+                numbers(self.project.counts),
+                files.replacen(' ', &format!(" {other}"), 1)
+            ));
         } else if self.file.is_none() && self.notes.is_empty() {
             parts.push("none".to_owned());
         }
@@ -146,11 +151,18 @@ mod tests {
             counts: Counts { errors: 1, warnings: 0, others: 0 },
             files: 1,
         };
-        let report = Report { file: Some(("src/a.rs".to_owned(), file.sorted())), project, notes: Vec::new() };
+        let report =
+            Report { file: Some(("src/a.rs".to_owned(), file.sorted())), project, notes: Vec::new() };
         let text = report.text(SHOWN);
-        assert!(text.starts_with("Diagnostics of `src/a.rs`:\n- error 40:2 m40 (x)\n- warning 1:2 m1 (x)\n"), "{text}");
-        assert!(text.contains("- warning 9:2 m9 (x)\n(3 more)\n\nDiagnostics of other files:\n- error `src/b.rs` 3:2 m3"));
-        let summary = "\n\nDiagnostics: 1 error, 12 warnings in `src/a.rs`; 1 error, 0 warnings in 1 other file.";
+        assert!(
+            text.starts_with("Diagnostics of `src/a.rs`:\n- error 40:2 m40 (x)\n- warning 1:2 m1 (x)\n"),
+            "{text}"
+        );
+        assert!(text.contains(
+            "- warning 9:2 m9 (x)\n(3 more)\n\nDiagnostics of other files:\n- error `src/b.rs` 3:2 m3"
+        ));
+        let summary =
+            "\n\nDiagnostics: 1 error, 12 warnings in `src/a.rs`; 1 error, 0 warnings in 1 other file.";
         assert!(text.ends_with(summary), "{text}");
         assert_eq!(report.metadata()["file"], json!({"errors": 1, "warnings": 12, "others": 0}));
         assert!(!report.is_clean());

@@ -160,7 +160,8 @@ impl LanguageServer {
     pub(super) fn check(servers: &[Self]) -> Result<()> {
         let mut names = BTreeSet::new();
         for Self { name, extensions, .. } in servers {
-            let wrong = |why: &str| Error::new(ErrorKind::Config, format!("the language server `{name}` {why}"));
+            let wrong =
+                |why: &str| Error::new(ErrorKind::Config, format!("the language server `{name}` {why}"));
             let safe = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
             if name.is_empty() || name.len() > NAME || !name.chars().all(safe) {
                 return Err(wrong("needs another name: use 1 to 32 letters, digits, _ and -"));
@@ -172,7 +173,9 @@ impl LanguageServer {
                 return Err(wrong("is for no files; name their ends by `for_extensions`"));
             }
             if let Some(dotted) = extensions.iter().find(|it| it.is_empty() || it.contains(['.', '/'])) {
-                return Err(wrong(&format!("is for the end `{dotted}`; give it without a dot, such as `rs`")));
+                return Err(wrong(&format!(
+                    "is for the end `{dotted}`; give it without a dot, such as `rs`"
+                )));
             }
         }
         Ok(())

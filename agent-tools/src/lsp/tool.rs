@@ -138,9 +138,8 @@ struct LspTool {
 
 /// All tools.
 pub(super) fn all(servers: &LanguageServers) -> Vec<Arc<dyn Tool>> {
-    let tool = |kind: Kind| {
-        Arc::new(LspTool { spec: kind.spec(), kind, servers: servers.clone() }) as Arc<dyn Tool>
-    };
+    let tool =
+        |kind: Kind| Arc::new(LspTool { spec: kind.spec(), kind, servers: servers.clone() }) as Arc<dyn Tool>;
     Kind::ALL.into_iter().map(tool).collect()
 }
 

@@ -16,7 +16,9 @@ pub(super) fn of(path: &Path) -> String {
     }
     for byte in text {
         match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => uri.push(char::from(*byte)),
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
+                uri.push(char::from(*byte))
+            }
             b'\\' if cfg!(windows) => uri.push('/'),
             byte => uri.push_str(&format!("%{byte:02X}")),
         }
@@ -81,9 +83,19 @@ mod tests {
             assert_eq!(path(uri).as_deref(), Some(Path::new(at)), "{uri}");
         }
         assert_eq!(path("FILE://localhost/w/%2e%2e/x//y?q#f").as_deref(), Some(Path::new("/x/y")));
-        for uri in ["", "file:", "file://", "file://host/w", "https://x/w", "untitled:a", "file:///a%00", "file:///a%",
-            "file:///a%zz", "é", "file:/"]
-        {
+        for uri in [
+            "",
+            "file:",
+            "file://",
+            "file://host/w",
+            "https://x/w",
+            "untitled:a",
+            "file:///a%00",
+            "file:///a%",
+            "file:///a%zz",
+            "é",
+            "file:/",
+        ] {
             assert_eq!(path(uri), None, "{uri}");
         }
     }

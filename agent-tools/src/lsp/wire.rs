@@ -203,7 +203,8 @@ fn collect(list: &Value, depth: usize, into: &mut Vec<Symbol>) {
         if into.len() >= PLACES || depth > DEPTH {
             return;
         }
-        let text = |key| it.get(key).and_then(Value::as_str).map(|text| plain(text, WORD)).unwrap_or_default();
+        let text =
+            |key| it.get(key).and_then(Value::as_str).map(|text| plain(text, WORD)).unwrap_or_default();
         let location = it.get("location");
         let uri = location.and_then(|it| it.get("uri")).and_then(Value::as_str);
         let range = location.and_then(|it| it.get("range")).or_else(|| it.get("selectionRange"));
@@ -224,9 +225,32 @@ fn collect(list: &Value, depth: usize, into: &mut Vec<Symbol>) {
 
 fn kind(number: Option<u64>) -> &'static str {
     const KINDS: [&str; 26] = [
-        "file", "module", "namespace", "package", "class", "method", "property", "field", "constructor", "enum",
-        "interface", "function", "variable", "constant", "string", "number", "boolean", "array", "object", "key",
-        "null", "enum member", "struct", "event", "operator", "type parameter",
+        "file",
+        "module",
+        "namespace",
+        "package",
+        "class",
+        "method",
+        "property",
+        "field",
+        "constructor",
+        "enum",
+        "interface",
+        "function",
+        "variable",
+        "constant",
+        "string",
+        "number",
+        "boolean",
+        "array",
+        "object",
+        "key",
+        "null",
+        "enum member",
+        "struct",
+        "event",
+        "operator",
+        "type parameter",
     ];
     let index = number.and_then(|it| usize::try_from(it).ok()).and_then(|it| it.checked_sub(1));
     index.and_then(|index| KINDS.get(index)).copied().unwrap_or("symbol")
@@ -264,7 +288,8 @@ pub(super) fn workspace_edit(answer: &Value) -> Result<Vec<FileEdits>, String> {
         }
         let all: usize = files.iter().map(|file| file.edits.len()).sum();
         if files.len() > FILES || all > EDITS {
-            return Err("the server would change more than 200 files or 10,000 places; that is left to you".to_owned());
+            return Err("the server would change more than 200 files or 10,000 places; that is left to you"
+                .to_owned());
         }
         Ok(())
     };

@@ -161,7 +161,10 @@ impl Fake {
                 self.wait_for("go");
             }
             "works" => {
-                self.tell("$/progress", json!({"token": "t", "value": {"kind": "begin", "title": "checking"}}));
+                self.tell(
+                    "$/progress",
+                    json!({"token": "t", "value": {"kind": "begin", "title": "checking"}}),
+                );
                 self.publish(uri, Some(version), &[]);
                 self.wait_for("go");
             }
@@ -191,7 +194,8 @@ impl Fake {
         let dir = root.strip_prefix("file://").unwrap_or_default();
         let mut files = BTreeMap::new();
         for entry in std::fs::read_dir(dir).unwrap().flatten() {
-            if let (Ok(name), Ok(text)) = (entry.file_name().into_string(), std::fs::read_to_string(entry.path()))
+            if let (Ok(name), Ok(text)) =
+                (entry.file_name().into_string(), std::fs::read_to_string(entry.path()))
                 && name.ends_with(".fk")
             {
                 let text = if self.is("marks") { &text } else { text.trim_start_matches('\u{feff}') };
@@ -256,7 +260,8 @@ impl Fake {
             _ => {}
         }
         let changes = |edits: BTreeMap<String, Vec<Value>>, version: &Value| -> Vec<Value> {
-            let change = |(uri, edits)| json!({"textDocument": {"uri": uri, "version": version}, "edits": edits});
+            let change =
+                |(uri, edits)| json!({"textDocument": {"uri": uri, "version": version}, "edits": edits});
             edits.into_iter().map(change).collect()
         };
         match self.manner.as_str() {
@@ -301,11 +306,13 @@ impl Fake {
             "textDocument/documentSymbol" | "workspace/symbol" => {
                 let query = params["query"].as_str();
                 let asked = params["textDocument"]["uri"].as_str();
-                let files = self.files().into_iter().filter(|(uri, _)| asked.is_none_or(|asked| asked == uri));
+                let files =
+                    self.files().into_iter().filter(|(uri, _)| asked.is_none_or(|asked| asked == uri));
                 let mut found = Vec::new();
                 for (uri, text) in files {
                     for (number, line) in text.lines().enumerate() {
-                        let name = line.strip_prefix("fn ").filter(|name| query.is_none_or(|it| name.contains(it)));
+                        let name =
+                            line.strip_prefix("fn ").filter(|name| query.is_none_or(|it| name.contains(it)));
                         let Some(name) = name else { continue };
                         let range = self.range(number, line, 3, line.len());
                         found.push(match query {
@@ -323,7 +330,10 @@ impl Fake {
                 let text = lock(&self.open).get(uri).cloned().unwrap_or_default().1;
                 let other = json!({"kind": "full", "items": self.diagnostics("ERROR related")});
                 let related = json!({ self.uri("related.fk"): other });
-                self.answer(id, json!({"kind": "full", "items": self.diagnostics(&text), "relatedDocuments": related}));
+                self.answer(
+                    id,
+                    json!({"kind": "full", "items": self.diagnostics(&text), "relatedDocuments": related}),
+                );
             }
             method => self.refuse(id, -32_601, &format!("no {method}")),
         }
@@ -337,7 +347,10 @@ impl Fake {
             "initialized" if self.is("asks") => self.ask(),
             "initialized" if self.is("stuck") => thread::sleep(Duration::from_secs(600)),
             "textDocument/didOpen" => {
-                self.note("opened", &format!("{name} {}", document["languageId"].as_str().unwrap_or_default()));
+                self.note(
+                    "opened",
+                    &format!("{name} {}", document["languageId"].as_str().unwrap_or_default()),
+                );
                 self.show(uri, 1, document["text"].as_str().unwrap_or_default());
             }
             "textDocument/didChange" => {
@@ -363,7 +376,11 @@ impl Fake {
     /// Asks what servers ask.
     fn ask(&self) {
         for (id, method, params) in [
-            ("configuration", "workspace/configuration", json!({"items": [{"section": "fake.mode"}, {"section": "x"}]})),
+            (
+                "configuration",
+                "workspace/configuration",
+                json!({"items": [{"section": "fake.mode"}, {"section": "x"}]}),
+            ),
             ("register", "client/registerCapability", json!({"registrations": []})),
             ("progress", "window/workDoneProgress/create", json!({"token": 1})),
             ("edit", "workspace/applyEdit", json!({"edit": {"changes": {}}})),

@@ -146,7 +146,10 @@ async fn ce02_the_result_of_a_change_ends_with_diagnostics() {
         Diagnostics: 1 error, 12 warnings in `a.fk`; 1 error, 0 warnings in 1 other file.";
     assert!(result.ends_with(end), "{result}");
     assert_eq!(bench.notes("opened"), ["a.fk fk"]);
-    assert_eq!((bench.notes("watched"), bench.notes("saved")), (vec!["a.fk 1".to_owned()], vec!["a.fk".to_owned()]));
+    assert_eq!(
+        (bench.notes("watched"), bench.notes("saved")),
+        (vec!["a.fk 1".to_owned()], vec!["a.fk".to_owned()])
+    );
 
     let results = bench
         .call_all(vec![
@@ -163,7 +166,11 @@ async fn ce02_the_result_of_a_change_ends_with_diagnostics() {
     // The server takes back what it said of this file, since nothing is wrong in it.
     assert!(texts[2].starts_with("`b.fk` is empty\nDiagnostics of other files:"), "{}", texts[2]);
     assert!(texts[2].contains("- warning `a.fk` 1 found WARN"), "{}", texts[2]);
-    assert!(texts[3].contains("Diagnostics: none in `c.fk`; 0 errors, 12 warnings in 1 other file."), "{}", texts[3]);
+    assert!(
+        texts[3].contains("Diagnostics: none in `c.fk`; 0 errors, 12 warnings in 1 other file."),
+        "{}",
+        texts[3]
+    );
     assert_eq!(bench.state(), LanguageServerState::Running);
     assert_eq!(bench.notes("started").len(), 1);
 }
@@ -188,7 +195,12 @@ async fn ce02_without_a_server_results_are_plain() {
     assert_eq!(bench.write("a.fk", "ERROR").await, "created `a.fk` with 1 line");
     // A call that failed is no change.
     let bench = Bench::new("plain");
-    assert!(bench.call("edit", json!({"path": "x.fk", "old": "a", "new": "b"})).await.starts_with("error: there is nothing"));
+    assert!(
+        bench
+            .call("edit", json!({"path": "x.fk", "old": "a", "new": "b"}))
+            .await
+            .starts_with("error: there is nothing")
+    );
     assert_eq!(bench.notes("started").len(), 0);
 }
 
@@ -207,7 +219,8 @@ async fn ce02_numbers_are_in_the_metadata() {
     let result = bench.write("a.fk", "ERROR\nINFO\n").await;
     assert!(result.contains("1 error, 0 warnings, 1 information in `a.fk`."), "{result}");
     let session = bench.builder().build().session();
-    common::call_in(&session, bench.tools(), vec![("write", json!({"path": "b.fk", "content": "WARN\n"}))]).await;
+    common::call_in(&session, bench.tools(), vec![("write", json!({"path": "b.fk", "content": "WARN\n"}))])
+        .await;
     let events = session.events(0, usize::MAX).await.unwrap();
     let metadata = events.iter().find_map(|event| match &event.event {
         entourage_core::event::Event::ToolFinished(call) => call.metadata.clone(),
@@ -253,7 +266,10 @@ async fn ce02_only_diagnostics_of_the_new_text_count() {
             eventually("the file is shown", || bench.notes("shown").len() == 1).await;
             fs::write(bench.notes.join("go"), "go").unwrap();
         });
-        assert!(result.contains("0 errors, 1 warning in `a.fk`.") && !result.contains("of old"), "{manner}: {result}");
+        assert!(
+            result.contains("0 errors, 1 warning in `a.fk`.") && !result.contains("of old"),
+            "{manner}: {result}"
+        );
     }
     let bench = Bench::new("no_version");
     assert!(bench.write("a.fk", "WARN\n").await.contains("0 errors, 1 warning in `a.fk`."));
@@ -275,9 +291,13 @@ async fn ce02_what_others_changed_is_told_anew() {
     bench.write("b.fk", "x\n").await;
     let result = bench.call("lsp_diagnostics", json!({})).await;
     assert_eq!(result, "Diagnostics: none.");
-    assert_eq!((bench.notes("closed"), bench.notes("watched")[2].as_str()), (vec!["a.fk".to_owned()], "a.fk 3"));
+    assert_eq!(
+        (bench.notes("closed"), bench.notes("watched")[2].as_str()),
+        (vec!["a.fk".to_owned()], "a.fk 3")
+    );
     // A removal by `undo` is one too.
-    let made = vec![("write", json!({"path": "c.fk", "content": "ERROR\n"})), ("undo", json!({"path": "c.fk"}))];
+    let made =
+        vec![("write", json!({"path": "c.fk", "content": "ERROR\n"})), ("undo", json!({"path": "c.fk"}))];
     let results = bench.call_all(made).await;
     assert!(results[0].to_text().contains("1 error"), "{}", results[0].to_text());
     assert_eq!(results[1].to_text(), "undid the last change of `c.fk`; it is gone, as it was before");
@@ -315,13 +335,20 @@ async fn ce02_tools_answer_questions_about_code() {
     assert_eq!(bench.call("lsp_definition", place).await, format!("3 definitions of `one`:\n{found}"));
     let symbols = "2 symbols in `a.fk`:\nfunction one (line 1)\n  variable inner (line 1)\nfunction two (line 2)\n  \
         variable inner (line 2)";
-    assert_eq!(bench.call("lsp_symbols", json!({"path": "a.fk"})).await.replace("4 symbols", "2 symbols"), symbols);
+    assert_eq!(
+        bench.call("lsp_symbols", json!({"path": "a.fk"})).await.replace("4 symbols", "2 symbols"),
+        symbols
+    );
     let result = bench.call("lsp_symbols", json!({"query": "tw"})).await;
     assert_eq!(result, "1 symbol with `tw`:\na.fk:2: function two in m");
     for (tool, arguments, part) in [
         ("lsp_references", json!({"path": "a.fk", "line": 9, "symbol": "one"}), "`a.fk` has no line 9"),
         ("lsp_references", json!({"path": "a.fk", "line": 0, "symbol": "one"}), "`a.fk` has no line 0"),
-        ("lsp_references", json!({"path": "a.fk", "line": 2, "symbol": "one"}), "`one` is not in line 2 of `a.fk`"),
+        (
+            "lsp_references",
+            json!({"path": "a.fk", "line": 2, "symbol": "one"}),
+            "`one` is not in line 2 of `a.fk`",
+        ),
         ("lsp_references", json!({"path": "a.fk", "line": 2, "symbol": ""}), "`` is not in line 2"),
         ("lsp_references", json!({"path": "a.txt", "line": 2, "symbol": ""}), "there is nothing at `a.txt`"),
         ("lsp_references", json!({"path": "../a.fk", "line": 2, "symbol": ""}), "outside the workspace"),
@@ -388,7 +415,11 @@ async fn ce02_requests_of_a_server_are_answered() {
 #[tokio::test]
 async fn ce02_a_file_may_have_several_servers() {
     let bench = Bench::with(|notes| {
-        vec![fake::server("first", "dies", notes), fake::server("second", "plain", notes), fake::server("third", "pulls", notes)]
+        vec![
+            fake::server("first", "dies", notes),
+            fake::server("second", "plain", notes),
+            fake::server("third", "pulls", notes),
+        ]
     });
     let result = bench.write("a.fk", "ERROR\n").await;
     assert!(result.contains("Diagnostics: 2 errors, 0 warnings in `a.fk`"), "{result}");

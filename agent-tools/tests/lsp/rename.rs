@@ -11,7 +11,10 @@ use entourage_core::{
     permission::{ApprovalRequest, Approver, Decision},
     run::{Outcome, Status},
 };
-use entourage_runtime::{Runtime, permission::{Policy, Preset}};
+use entourage_runtime::{
+    Runtime,
+    permission::{Policy, Preset},
+};
 use serde_json::{Value, json};
 
 use crate::{Bench, common};
@@ -51,13 +54,24 @@ async fn ce02_a_rename_is_shown_made_and_undone() {
             ])
             .await;
         let texts: Vec<_> = results.iter().map(ToolResult::to_text).collect();
-        assert!(texts[0].contains("changes 4 places in 2 files") && texts[0].contains("\"files\": [\"a.fk\",\"b.fk\"]"));
-        assert!(texts[0].contains("-use one; é😀 one") && texts[0].contains("+use zwei; é😀 zwei"), "{}", texts[0]);
+        assert!(
+            texts[0].contains("changes 4 places in 2 files")
+                && texts[0].contains("\"files\": [\"a.fk\",\"b.fk\"]")
+        );
+        assert!(
+            texts[0].contains("-use one; é😀 one") && texts[0].contains("+use zwei; é😀 zwei"),
+            "{}",
+            texts[0]
+        );
         assert!(texts[1].starts_with("renamed `one` to `zwei` in 4 places: `a.fk`, `b.fk`"), "{}", texts[1]);
         assert!(texts[1].contains("Diagnostics: none in `a.fk`."), "{}", texts[1]);
         assert_eq!(now(&bench), NEW, "{manner}");
         // The server was told of both.
-        assert!(bench.notes("shown").iter().any(|line| line.starts_with("b.fk 1 call zwei")), "{:?}", bench.notes("shown"));
+        assert!(
+            bench.notes("shown").iter().any(|line| line.starts_with("b.fk 1 call zwei")),
+            "{:?}",
+            bench.notes("shown")
+        );
     }
     let bench = bench("plain");
     let both = Some(json!(["./a.fk", "b.fk", "c.fk"]));
@@ -100,11 +114,17 @@ async fn cx05_a_rename_changes_no_file_that_changed_since_it_was_shown() {
     let session = runtime.session();
     let both = || Some(json!(["a.fk", "b.fk"]));
     // Not seen at all.
-    let result = common::call_in(&session, bench.tools(), vec![("lsp_rename", arguments(both()))]).await.remove(0);
-    assert!(result.is_error && result.to_text().contains("was not viewed in this session"), "{}", result.to_text());
+    let result =
+        common::call_in(&session, bench.tools(), vec![("lsp_rename", arguments(both()))]).await.remove(0);
+    assert!(
+        result.is_error && result.to_text().contains("was not viewed in this session"),
+        "{}",
+        result.to_text()
+    );
     common::call_in(&session, bench.tools(), vec![("lsp_rename", arguments(None))]).await;
     bench.file("b.fk", "call one, theirs\n");
-    let result = common::call_in(&session, bench.tools(), vec![("lsp_rename", arguments(both()))]).await.remove(0);
+    let result =
+        common::call_in(&session, bench.tools(), vec![("lsp_rename", arguments(both()))]).await.remove(0);
     assert!(result.is_error && result.to_text().contains("`b.fk` has changed since"), "{}", result.to_text());
     assert_eq!(now(&bench), [OLD[0], "call one, theirs\n"]);
 }
@@ -202,7 +222,8 @@ struct Calls(Vec<(&'static str, Value)>);
 impl Calls {
     async fn outcome(&self, runtime: &Runtime, bench: &Bench) -> Outcome {
         let provider = entourage_testkit::ScriptedProvider::by_history();
-        let provider = self.0.iter().fold(provider, |provider, call| provider.calls([call.clone()])).text("Done.");
+        let provider =
+            self.0.iter().fold(provider, |provider, call| provider.calls([call.clone()])).text("Done.");
         let agent = entourage_runners::ReactAgent::builder("a", provider.model());
         let agent = bench.tools().into_iter().fold(agent, |agent, tool| agent.tool(tool)).build().unwrap();
         let outcome = runtime.session().start(&agent, "Go").outcome().await.unwrap();

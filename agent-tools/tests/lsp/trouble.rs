@@ -26,7 +26,8 @@ async fn ce02_a_server_that_hangs_holds_no_call_beyond_its_limit() {
     tokio::time::pause();
     let began = Instant::now();
     let result = bench.write("a.fk", "ERROR\n").await;
-    let note = "created `a.fk` with 1 line\nDiagnostics: the language server `fake` has not checked this text yet.";
+    let note =
+        "created `a.fk` with 1 line\nDiagnostics: the language server `fake` has not checked this text yet.";
     assert_eq!((result.as_str(), began.elapsed().as_millis() / 10), (note, 500));
     let began = Instant::now();
     assert_eq!(bench.call("view", json!({"path": "a.fk"})).await, "     1\tERROR");
@@ -66,7 +67,9 @@ async fn ce02_servers_that_misbehave_cost_their_diagnostics_alone() {
         let result = bench.write("a.fk", "ERROR\n").await;
         assert!(result.starts_with("created `a.fk` with 1 line"), "{manner}: {result}");
         assert!(!result.contains("- error"), "{manner}: {result}");
-        let LanguageServerState::Failed(reason) = bench.state() else { panic!("{manner}: {}", bench.state()) };
+        let LanguageServerState::Failed(reason) = bench.state() else {
+            panic!("{manner}: {}", bench.state())
+        };
         let expected = match manner {
             "crashes" => "it ended; it said: out of cheese",
             "garbage" => "a message that is no JSON",
@@ -93,7 +96,8 @@ async fn ce02_a_server_that_floods_or_does_not_read_holds_nothing() {
         // Waits for what the server says are over at once.
         tokio::time::pause();
         let size = if manner == "stuck" { 4_000_000 } else { 4_000 };
-        let calls = (0..8).map(|n| ("write", json!({"path": format!("f{n}.fk"), "content": "x".repeat(size)})));
+        let calls =
+            (0..8).map(|n| ("write", json!({"path": format!("f{n}.fk"), "content": "x".repeat(size)})));
         let results = bench.call_all(calls.collect()).await;
         assert!(results.iter().all(|result| !result.is_error), "{manner}: {results:?}");
         if manner == "stuck" {
@@ -110,7 +114,10 @@ async fn ce02_a_server_that_floods_or_does_not_read_holds_nothing() {
 async fn ce02_what_a_server_says_is_bounded() {
     let bench = Bench::new("many");
     let result = bench.write("a.fk", "fine\n").await;
-    assert!(result.contains("(490 more)") && result.contains("250 errors, 250 warnings in `a.fk`"), "{result}");
+    assert!(
+        result.contains("(490 more)") && result.contains("250 errors, 250 warnings in `a.fk`"),
+        "{result}"
+    );
     assert!(result.len() < 7_000, "{}", result.len());
     let result = bench.call("lsp_diagnostics", json!({"path": "a.fk"})).await;
     assert!(result.contains("(450 more)") && result.len() < 30_000, "{}", result.len());
@@ -131,7 +138,10 @@ async fn ce02_a_server_that_crashes_is_started_again_a_few_times() {
     assert_eq!(bench.notes("started").len(), 4);
     let result = bench.call("lsp_references", json!({"path": "f1.fk", "line": 1, "symbol": "ERROR"})).await;
     assert!(result.starts_with("error: ") && result.contains("it failed 4 times"), "{result}");
-    assert_eq!(bench.call("lsp_restart", json!({"server": "fake"})).await, "the language server `fake` runs again");
+    assert_eq!(
+        bench.call("lsp_restart", json!({"server": "fake"})).await,
+        "the language server `fake` runs again"
+    );
     assert_eq!(bench.notes("started").len(), 5);
 }
 

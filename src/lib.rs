@@ -226,6 +226,9 @@ pub use entourage_tools::project;
 #[cfg(feature = "skills")]
 pub use entourage_tools::skills;
 
+/// Language servers: diagnostics after edits, and tools that ask them.
+#[cfg(feature = "lsp")]
+pub use entourage_tools::lsp;
 /// Tools of MCP servers.
 #[cfg(feature = "mcp")]
 pub use entourage_tools::mcp;

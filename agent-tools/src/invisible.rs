@@ -10,3 +10,23 @@ pub(crate) fn is_invisible(c: char) -> bool {
         | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}'
         | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
+
+/// A text from outside as one harmless line: white space is a single space, and characters that nobody sees are left
+/// out, since a model reads them.
+#[cfg(any(feature = "lsp", feature = "skills"))]
+pub(crate) fn line(text: &str) -> String {
+    let words = text
+        .split(|c: char| c.is_whitespace() || c.is_control())
+        .map(|word| word.chars().filter(|c| !is_invisible(*c)).collect::<String>());
+    words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+/// The first characters of a text, with a mark where more follow.
+#[cfg(any(feature = "lsp", feature = "skills"))]
+pub(crate) fn shortened(text: &str, most: usize) -> String {
+    let mut kept: String = text.chars().take(most).collect();
+    if text.chars().nth(most).is_some() {
+        kept.push('…');
+    }
+    kept
+}

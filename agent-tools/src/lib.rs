@@ -7,6 +7,7 @@
 //! |---|---|---|
 //! | `fs` | `fs` | `view`, `ls`, `glob`, `grep`, `write`, `edit`, `multiedit`, `undo`, confined to a workspace |
 //! | root | `hooks` | no tools: [`Hooks`] asks programs of the user before tool calls |
+//! | `lsp` | `lsp` | `lsp_diagnostics`, `lsp_references` and more, and diagnostics with the results of file tools |
 //! | root | `grants` | no tools: [`GrantFile`] keeps what was allowed always |
 //! | `mcp` | `mcp` | the tools of MCP servers |
 //! | `project` | `project` | no tools: facts about a project for prompt templates, gathered from the machine |
@@ -29,13 +30,15 @@ pub mod fs;
 mod grants;
 #[cfg(feature = "hooks")]
 mod hooks;
-#[cfg(any(feature = "mcp", feature = "skills"))]
+#[cfg(any(feature = "lsp", feature = "mcp", feature = "skills"))]
 mod invisible;
+#[cfg(feature = "lsp")]
+pub mod lsp;
 #[cfg(feature = "mcp")]
 pub mod mcp;
 #[cfg(any(feature = "grants", feature = "mcp"))]
 mod private_file;
-#[cfg(any(feature = "hooks", feature = "mcp", feature = "shell"))]
+#[cfg(any(feature = "hooks", feature = "lsp", feature = "mcp", feature = "shell"))]
 mod process;
 #[cfg(feature = "project")]
 pub mod project;

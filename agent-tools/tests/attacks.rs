@@ -313,6 +313,7 @@ fn attack_23_the_tools_are_exactly_these() {
             "FileTool<O>",
             "JobKill",
             "JobOutput",
+            "LspTool",
             "RemoteTool",
             "SkillTool",
             "WebFetch",

@@ -1,6 +1,14 @@
 //! Every tool of the library through the suite for tools.
 
-#![cfg(all(feature = "fs", feature = "mcp", feature = "shell", feature = "skills", feature = "web", unix))]
+#![cfg(all(
+    feature = "fs",
+    feature = "lsp",
+    feature = "mcp",
+    feature = "shell",
+    feature = "skills",
+    feature = "web",
+    unix
+))]
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -10,6 +18,8 @@
 
 #[path = "mcp/fake.rs"]
 mod fake;
+#[path = "lsp/fake.rs"]
+mod language;
 
 use std::{
     collections::BTreeSet,
@@ -35,6 +45,7 @@ use entourage_testkit::{
 };
 use entourage_tools::{
     fs::Workspace,
+    lsp::LanguageServers,
     mcp::Mcp,
     shell::Shell,
     skills::Skills,
@@ -45,7 +56,7 @@ use serde_json::json;
 type Shared = Vec<Arc<dyn Tool>>;
 
 /// The types that are tools, by the files that they are in, and the tools that the suites below make of them.
-const TYPES: [(&str, &[&str]); 16] = [
+const TYPES: [(&str, &[&str]); 17] = [
     ("agent-runners/src/agent_tool.rs", &["agent"]),
     ("agent-runners/src/deferred/tools.rs", &["find_tools", "use_tool"]),
     ("agent-runners/src/external.rs", &["outside", "question"]),
@@ -53,6 +64,10 @@ const TYPES: [(&str, &[&str]); 16] = [
     ("agent-runners/src/from_fn.rs", &["echo", "count"]),
     ("agent-runners/src/todo_tool.rs", &["todos"]),
     ("agent-tools/src/fs/tool.rs", &["edit", "glob", "grep", "ls", "multiedit", "undo", "view", "write"]),
+    (
+        "agent-tools/src/lsp/tool.rs",
+        &["lsp_definition", "lsp_diagnostics", "lsp_references", "lsp_rename", "lsp_restart", "lsp_symbols"],
+    ),
     ("agent-tools/src/mcp/tool.rs", &["mcp_fake_echo", "mcp_fake_wait"]),
     ("agent-tools/src/shell/bash.rs", &["bash"]),
     ("agent-tools/src/shell/job.rs", &["job_kill", "job_output"]),
@@ -108,6 +123,33 @@ fn web(directory: &Path) -> Shared {
     let workspace = Workspace::open(directory).unwrap();
     let service: Arc<dyn SearchService> = Arc::new(Pages);
     vec![web.fetch(), web.web_fetch(&workspace), web.download(&workspace), web.web_search([service])]
+}
+
+/// The tools of a language server of this manner, which leaves its notes in `notes`.
+fn language_servers(notes: &Path, manner: &'static str) -> impl Fn(&Path) -> Shared + Send + Sync + 'static {
+    let notes = notes.to_owned();
+    move |directory| {
+        let server = language::server("fake", manner, &notes).for_extensions(["txt", "rs"]);
+        let servers = LanguageServers::builder(&Workspace::open(directory).unwrap()).server(server);
+        servers.build().unwrap().tools()
+    }
+}
+
+/// The suites of the tools that ask language servers.
+fn suites_of_language_servers(notes: &Path) -> Vec<Conformance> {
+    let place = json!({"path": "a.txt", "line": 2, "symbol": "second"});
+    let rename = |files: &[&str]| json!({"path": "a.txt", "line": 2, "symbol": "second", "new_name": "third", "files": files});
+    let suite = |name: &str| conformance(name, language_servers(notes, "plain")).with_fuzzed_calls(30);
+    let hanging = |name: &str| conformance(name, language_servers(notes, "hangs")).with_fuzzed_calls(0);
+    vec![
+        suite("lsp_definition").call(place.clone()),
+        suite("lsp_references").call(place.clone()),
+        hanging("lsp_references").long_call(place),
+        suite("lsp_symbols").call(json!({"path": "src/lib.rs"})),
+        suite("lsp_diagnostics").call(json!({"path": "a.txt"})).call(json!({})),
+        suite("lsp_rename").call(rename(&[])).after("lsp_rename", rename(&[])).call(rename(&["a.txt"])),
+        suite("lsp_restart").after("lsp_symbols", json!({"path": "a.txt"})).call(json!({})),
+    ]
 }
 
 /// A service that finds pages for each query but one, at which it is silent.
@@ -307,7 +349,9 @@ async fn issue_14_every_shipped_tool_passes_the_suite() {
     mcp.ready().await;
     let of_servers = suites_of_servers(mcp.tools().iter().cloned().collect());
     let mut failed = Vec::new();
-    for suite in suites(histories.path()).into_iter().chain(suites_of_made_tools()).chain(of_servers) {
+    let of_languages = suites_of_language_servers(histories.path());
+    let all = suites(histories.path()).into_iter().chain(suites_of_made_tools());
+    for suite in all.chain(of_servers).chain(of_languages) {
         let report = suite.run().await;
         println!("{report:#}");
         if !report.failed().is_empty() {
@@ -322,6 +366,7 @@ async fn issue_14_every_shipped_tool_passes_the_suite() {
 fn issue_14_no_shipped_tool_is_missing_from_the_suite() {
     let directory = tempfile::tempdir().unwrap();
     let made = suites_of_made_tools().into_iter().chain(suites_of_servers(Vec::new()));
+    let made = made.chain(suites_of_language_servers(directory.path()));
     let tested: BTreeSet<String> =
         suites(directory.path()).into_iter().chain(made).map(|suite| suite.name().to_owned()).collect();
     let listed: BTreeSet<String> =
@@ -335,6 +380,7 @@ fn issue_14_no_shipped_tool_is_missing_from_the_suite() {
         with_history.write_tools(),
         Shell::open(".").unwrap().tools(),
         web(directory.path()),
+        language_servers(directory.path(), "plain")(directory.path()),
     ];
     for tool in families.iter().flatten() {
         assert!(listed.contains(tool.spec().name()), "no suite for {}", tool.spec().name());

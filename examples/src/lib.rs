@@ -11,6 +11,10 @@ mod agents {}
 mod layers {}
 
 #[cfg(doctest)]
+#[doc = include_str!("../../docs/lsp.md")]
+mod lsp {}
+
+#[cfg(doctest)]
 #[doc = include_str!("../../docs/mcp.md")]
 mod mcp {}
 

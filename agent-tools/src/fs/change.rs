@@ -368,7 +368,7 @@ fn put(
 }
 
 /// The content as text. The error is for the model.
-fn decoded<'a>(target: &Target<'_>, current: &'a Current) -> Result<&'a str, ToolError> {
+pub(super) fn decoded<'a>(target: &Target<'_>, current: &'a Current) -> Result<&'a str, ToolError> {
     std::str::from_utf8(&current.content)
         .map_err(|_| ToolError::tell(format!("`{}` is no UTF-8 text, so it cannot be changed", target.name)))
 }

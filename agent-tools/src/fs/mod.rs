@@ -24,10 +24,14 @@ mod replace;
 mod rules;
 mod save;
 mod seen;
+#[cfg(feature = "lsp")]
+mod several;
 mod sight;
 mod similar;
 mod snapshots;
 mod sniff;
+#[cfg(feature = "lsp")]
+mod source;
 mod stop;
 mod temporary;
 mod text;
@@ -40,7 +44,13 @@ mod tests;
 
 #[cfg(feature = "shell")]
 pub(crate) use places::Places;
+#[cfg(feature = "lsp")]
+pub(crate) use seen::Stamp;
+#[cfg(feature = "lsp")]
+pub(crate) use several::{Changed, Parts};
 pub use snapshots::FileSnapshots;
+#[cfg(feature = "lsp")]
+pub(crate) use source::Source;
 pub use temporary::TemporaryWorkspace;
 pub use workspace::Workspace;
 

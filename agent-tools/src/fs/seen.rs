@@ -16,7 +16,7 @@ const MOST: usize = 10_000;
 
 /// Facts by which another content of a file is noticed without reading it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Stamp {
+pub(crate) struct Stamp {
     len: u64,
     modified: Option<SystemTime>,
     /// Device, number and time of the last change of any kind, where the system has them.

@@ -32,7 +32,7 @@ pub(super) struct Stop {
 }
 
 impl Stop {
-    fn new(dropped: Arc<AtomicBool>, time: Duration) -> Self {
+    pub(super) fn new(dropped: Arc<AtomicBool>, time: Duration) -> Self {
         Self { dropped, time, deadline: Instant::now().checked_add(time) }
     }
 

@@ -21,10 +21,9 @@ use super::{
     answer::Answer,
     client::Client,
     login::{Login, Wanted},
-    process::ServerProcess,
     server::{McpLifecycle, McpServer, Reach},
 };
-use crate::tls;
+use crate::{process::server::ServerProcess, tls};
 
 /// Most bytes of one message.
 const MESSAGE: usize = 16 << 20;

@@ -13,7 +13,6 @@ mod handshake;
 mod link;
 mod login;
 mod pins;
-mod process;
 mod server;
 mod tool;
 

@@ -1,4 +1,4 @@
-//! Children of this process: the shell that reads command lines, their environment, their groups and their ends.
+//! Children of this process: the shell that reads command lines, servers, their environment, groups and ends.
 //!
 //! It decides nothing about what may run, and keeps no output.
 
@@ -8,5 +8,7 @@ pub(crate) mod disk;
 pub(crate) mod drive;
 pub(crate) mod environment;
 pub(crate) mod group;
+#[cfg(any(feature = "lsp", feature = "mcp"))]
+pub(crate) mod server;
 #[cfg(any(feature = "hooks", feature = "shell"))]
 pub(crate) mod spawn;

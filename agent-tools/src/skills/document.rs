@@ -1,7 +1,7 @@
 //! A `SKILL.md` and its checks; texts as they may stand in a prompt. Pure.
 
 use super::front_matter::Document;
-use crate::invisible::is_invisible;
+pub(super) use crate::invisible::{line, shortened};
 
 /// Most bytes of a `SKILL.md`.
 pub(super) const LARGEST: usize = 256 << 10;
@@ -65,25 +65,7 @@ fn check_name(name: &str, folder: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// A text from outside as one harmless line: white space is a single space, and characters that nobody sees are left
-/// out, since a model reads them.
-pub(super) fn line(text: &str) -> String {
-    let words = text
-        .split(|c: char| c.is_whitespace() || c.is_control())
-        .map(|word| word.chars().filter(|c| !is_invisible(*c)).collect::<String>());
-    words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
-}
-
 /// The beginning of [`line`].
 pub(super) fn echo(text: &str) -> String {
     shortened(&line(text), ECHO)
-}
-
-/// The first characters of a text, with a mark where more follow.
-pub(super) fn shortened(text: &str, most: usize) -> String {
-    let mut kept: String = text.chars().take(most).collect();
-    if text.chars().nth(most).is_some() {
-        kept.push('…');
-    }
-    kept
 }

@@ -30,9 +30,9 @@ use super::{
     handshake::{Failure, open, wanted_for_call},
     login::Login,
     pins::Pins,
-    process::ServerProcess,
     server::{McpServer, Reach},
 };
+use crate::process::server::ServerProcess;
 
 pub(in crate::mcp) use logins::LOGINS;
 

@@ -15,7 +15,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::process::{environment, group::Group};
+use super::{environment, group::Group};
 
 /// Bytes of a server's last words that errors show.
 const LAST_WORDS: usize = 2_000;
@@ -24,7 +24,7 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// A running server. Dropping it kills its process group.
 #[derive(Debug)]
-pub(super) struct ServerProcess {
+pub(crate) struct ServerProcess {
     group: Group,
     ended: watch::Receiver<bool>,
     last_words: Arc<Mutex<Vec<u8>>>,
@@ -35,7 +35,7 @@ impl ServerProcess {
     ///
     /// # Errors
     /// Those of the start.
-    pub(super) fn start(
+    pub(crate) fn start(
         (program, args): (&OsStr, &[OsString]),
         env: &[(OsString, OsString)],
         dir: Option<&Path>,
@@ -72,24 +72,31 @@ impl ServerProcess {
     }
 
     /// The last that the server wrote to its standard error, for an error's text.
-    pub(super) fn last_words(&self) -> String {
+    pub(crate) fn last_words(&self) -> String {
         let words = self.last_words.lock().unwrap_or_else(PoisonError::into_inner);
         String::from_utf8_lossy(&words).trim().to_owned()
     }
 
     /// Tells when it has ended.
-    pub(super) fn watch(&self) -> watch::Receiver<bool> {
+    #[cfg(feature = "mcp")]
+    pub(crate) fn watch(&self) -> watch::Receiver<bool> {
         self.ended.clone()
     }
 
+    /// Returns its process group, for one who sees that the server is of no use any more.
+    #[cfg(feature = "lsp")]
+    pub(crate) fn group(&self) -> Group {
+        self.group.clone()
+    }
+
     /// Waits until it has ended.
-    pub(super) async fn ended(&self) {
+    pub(crate) async fn ended(&self) {
         // An error means that nobody is left to tell, which is the same.
         let _ = self.ended.clone().wait_for(|ended| *ended).await;
     }
 
     /// Waits until it ends, whose input has ended; asks it to, and kills it, where it does not.
-    pub(super) async fn end(&self) {
+    pub(crate) async fn end(&self) {
         if timeout(GRACE, self.ended()).await.is_ok() {
             return;
         }

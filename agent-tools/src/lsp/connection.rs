@@ -1,0 +1,262 @@
+//! The pipes to a server: requests and their answers, and a queue before its input.
+//!
+//! Nothing waits for a server to read: what it does not read stays in a queue, and too much of that ends it.
+
+use std::{
+    collections::HashMap,
+    path::PathBuf,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncWriteExt, BufWriter},
+    process::{ChildStdin, ChildStdout},
+    sync::{mpsc, oneshot},
+    task::AbortHandle,
+    time::{Instant, timeout_at},
+};
+
+use super::{
+    frame::{Frames, framed},
+    incoming,
+    known::Known,
+    wire::plain,
+};
+use crate::process::group::Group;
+
+/// Most messages, and most bytes of them, that wait for a server to read them.
+const QUEUE: usize = 1_024;
+const QUEUED: usize = 32 << 20;
+/// Size from which on a message is read on a thread that may block.
+const LARGE: usize = 1 << 20;
+
+/// Reason that a request has no result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Failed {
+    /// The server is of no use any more.
+    Over(String),
+    /// It refused, with this code and text.
+    Refused(i64, String),
+    /// It did not answer in time.
+    Late,
+}
+
+type Answer = Result<Value, Failed>;
+
+/// One side of the pipes. What reads them has it as well.
+#[derive(Debug)]
+pub(super) struct Wire {
+    queue: mpsc::Sender<Vec<u8>>,
+    queued: Arc<AtomicUsize>,
+    waiting: Mutex<Waiting>,
+    pub(super) known: Known,
+    /// Settings that the server may ask for.
+    pub(super) settings: Value,
+    /// The root of the workspace.
+    pub(super) root: PathBuf,
+    group: Group,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    last: i64,
+    answers: HashMap<i64, oneshot::Sender<Answer>>,
+    over: Option<String>,
+}
+
+/// The tasks that read and write. Dropping this ends them.
+#[derive(Debug)]
+pub(super) struct Tasks([AbortHandle; 2]);
+
+impl Drop for Tasks {
+    fn drop(&mut self) {
+        for task in &self.0 {
+            task.abort();
+        }
+    }
+}
+
+impl Wire {
+    /// Begins to read and write.
+    pub(super) fn begin(
+        (output, input): (ChildStdout, ChildStdin),
+        group: Group,
+        settings: Value,
+        root: PathBuf,
+    ) -> (Arc<Self>, Tasks) {
+        let (queue, messages) = mpsc::channel(QUEUE);
+        let queued = Arc::<AtomicUsize>::default();
+        let wire = Arc::new(Self {
+            queue,
+            queued: Arc::clone(&queued),
+            waiting: Mutex::default(),
+            known: Known::new(),
+            settings,
+            root,
+            group,
+        });
+        let writing = tokio::spawn(write(input, messages, queued)).abort_handle();
+        let reading = tokio::spawn(read(Arc::clone(&wire), output)).abort_handle();
+        (wire, Tasks([reading, writing]))
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The reason that the server is of no use any more.
+    pub(super) fn over(&self) -> Option<String> {
+        self.waiting().over.clone()
+    }
+
+    /// Ends the server, for a reason.
+    pub(super) fn end(&self, reason: &str) {
+        let answers = {
+            let mut waiting = self.waiting();
+            waiting.over.get_or_insert_with(|| reason.to_owned());
+            std::mem::take(&mut waiting.answers)
+        };
+        // Those who wait see the reason.
+        drop(answers);
+        self.known.end();
+        self.group.kill();
+    }
+
+    fn queue(&self, frame: Vec<u8>) {
+        let before = self.queued.fetch_add(frame.len(), Ordering::AcqRel);
+        if before > QUEUED || self.queue.try_send(frame).is_err() {
+            self.end("it does not read what it is sent");
+        }
+    }
+
+    pub(super) fn send(&self, message: &Value) {
+        if self.over().is_none() {
+            self.queue(framed(message));
+        }
+    }
+
+    pub(super) fn notify(&self, method: &str, params: Value) {
+        let params = json!({ "jsonrpc": "2.0", "method": method, "params": params });
+        self.send(&params);
+    }
+
+    /// Closes the server's input after what was sent.
+    pub(super) fn close(&self) {
+        self.queue(Vec::new());
+    }
+
+    /// Asks the server. If the future is dropped, or the time is over, the server is told.
+    pub(super) async fn request(&self, method: &str, params: Value, deadline: Instant) -> Answer {
+        let (answer, answered) = oneshot::channel();
+        let id = {
+            let mut waiting = self.waiting();
+            if let Some(reason) = &waiting.over {
+                return Err(Failed::Over(reason.clone()));
+            }
+            waiting.last = waiting.last.saturating_add(1);
+            let id = waiting.last;
+            waiting.answers.insert(id, answer);
+            id
+        };
+        let asked = Asked { wire: self, id };
+        self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
+        match timeout_at(deadline, answered).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => Err(Failed::Over(self.over().unwrap_or_else(|| "it ended".to_owned()))),
+            Err(_) => {
+                drop(asked);
+                Err(Failed::Late)
+            }
+        }
+    }
+
+    /// Takes an answer. One to nobody is passed over.
+    fn answered(&self, id: &Value, message: &mut Value) {
+        let id = id.as_i64().or_else(|| id.as_str().and_then(|id| id.parse().ok()));
+        let Some(answer) = id.and_then(|id| self.waiting().answers.remove(&id)) else { return };
+        let result = match message.get("error").filter(|error| !error.is_null()) {
+            Some(error) => {
+                let text = error.get("message").and_then(Value::as_str).unwrap_or("it gave no reason");
+                let code = error.get("code").and_then(Value::as_i64).unwrap_or_default();
+                Err(Failed::Refused(code, plain(text, 500)))
+            }
+            None => Ok(message.get_mut("result").map(Value::take).unwrap_or_default()),
+        };
+        // The one who asked may be gone.
+        let _ = answer.send(result);
+    }
+
+    /// Takes a message of the server.
+    fn take(self: &Arc<Self>, mut message: Value) {
+        let id = message.get("id").filter(|id| !id.is_null()).cloned();
+        let method = message.get("method").and_then(Value::as_str).map(str::to_owned);
+        let params = message.get_mut("params").map(Value::take).unwrap_or_default();
+        match (method, id) {
+            (Some(method), Some(id)) => {
+                let answer = match incoming::answer(self, &method, &params) {
+                    Some(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
+                    None => json!({ "jsonrpc": "2.0", "id": id,
+                        "error": { "code": -32_601, "message": "this client does not do that" } }),
+                };
+                self.send(&answer);
+            }
+            (Some(method), None) => incoming::notice(self, &method, &params),
+            (None, Some(id)) => self.answered(&id, &mut message),
+            (None, None) => {}
+        }
+    }
+}
+
+/// A request that is not answered yet.
+struct Asked<'a> {
+    wire: &'a Wire,
+    id: i64,
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        if self.wire.waiting().answers.remove(&self.id).is_some() {
+            self.wire.notify("$/cancelRequest", json!({ "id": self.id }));
+        }
+    }
+}
+
+async fn write(input: ChildStdin, mut messages: mpsc::Receiver<Vec<u8>>, queued: Arc<AtomicUsize>) {
+    let mut input = BufWriter::new(input);
+    while let Some(message) = messages.recv().await {
+        if message.is_empty() {
+            break;
+        }
+        // The end of its output tells that it is gone.
+        if input.write_all(&message).await.is_err() || input.flush().await.is_err() {
+            break;
+        }
+        queued.fetch_sub(message.len(), Ordering::AcqRel);
+    }
+}
+
+async fn read(wire: Arc<Wire>, output: ChildStdout) {
+    let mut frames = Frames::of(output);
+    let reason = loop {
+        let content = match frames.next().await {
+            Ok(content) => content,
+            Err(reason) => break reason,
+        };
+        let parsed = match content.len() < LARGE {
+            true => serde_json::from_slice(&content).ok(),
+            false => {
+                let parsed = tokio::task::spawn_blocking(move || serde_json::from_slice(&content).ok());
+                parsed.await.ok().flatten()
+            }
+        };
+        match parsed {
+            Some(message) => wire.take(message),
+            None => break "it sent a message that is no JSON".to_owned(),
+        }
+    };
+    wire.end(&reason);
+}

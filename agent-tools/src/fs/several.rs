@@ -86,7 +86,7 @@ impl Workspace {
             for (number, file) in all.iter().enumerate() {
                 if let Err(error) = file.target.put(Some(&file.current), file.after.as_bytes()) {
                     let before = all.get(..number).unwrap_or_default();
-                    return Err(told(&error, taken_back(&sight, before)));
+                    return Err(told(&error, &taken_back(&sight, before)));
                 }
             }
             Ok(all.into_iter().map(|file| file.changed).collect())
@@ -132,7 +132,7 @@ fn taken_back(sight: &Sight<'_>, files: &[Prepared<'_>]) -> Vec<String> {
     files.iter().rev().filter(|file| back(file).is_err()).map(|file| file.changed.name.clone()).collect()
 }
 
-fn told(error: &ToolError, left: Vec<String>) -> ToolError {
+fn told(error: &ToolError, left: &[String]) -> ToolError {
     if left.is_empty() {
         return ToolError::tell(format!("nothing was changed, since {error}"));
     }
@@ -180,7 +180,7 @@ mod tests {
             assert_eq!(left, ["b"], "{with_history}");
             let now = names.map(|name| fs::read_to_string(dir.path().join(name)).unwrap());
             assert_eq!(now, ["old\r\n", "theirs", "old\r\n"], "{with_history}");
-            let text = told(&ToolError::tell("no"), left).to_string();
+            let text = told(&ToolError::tell("no"), &left).to_string();
             assert!(text.contains("`b`: view these files"), "{text}");
         }
     }

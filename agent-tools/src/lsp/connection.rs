@@ -140,8 +140,7 @@ impl Wire {
     }
 
     pub(super) fn notify(&self, method: &str, params: Value) {
-        let params = json!({ "jsonrpc": "2.0", "method": method, "params": params });
-        self.send(&params);
+        self.send(&called(json!({ "jsonrpc": "2.0", "method": method }), params));
     }
 
     /// Closes the server's input after what was sent.
@@ -163,7 +162,7 @@ impl Wire {
             id
         };
         let asked = Asked { wire: self, id };
-        self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
+        self.send(&called(json!({ "jsonrpc": "2.0", "id": id, "method": method }), params));
         match timeout_at(deadline, answered).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Err(Failed::Over(self.over().unwrap_or_else(|| "it ended".to_owned()))),
@@ -209,6 +208,14 @@ impl Wire {
             (None, None) => {}
         }
     }
+}
+
+/// A message with its parameters, which are left out where there are none.
+fn called(mut message: Value, params: Value) -> Value {
+    if let (false, Some(fields)) = (params.is_null(), message.as_object_mut()) {
+        fields.insert("params".to_owned(), params);
+    }
+    message
 }
 
 /// A request that is not answered yet.

@@ -156,13 +156,15 @@ impl LanguageServers {
         let (mut file, mut notes, mut has_file) = (Group::default(), Vec::new(), false);
         for Said { server, live } in said {
             match live {
+                // One that failed meanwhile is none.
+                Ok((live, Heard::Nothing)) if live.over().is_some() => {}
                 Ok((_, Heard::Nothing)) => {
                     notes.push(format!("the language server `{server}` has not checked this text yet"));
                 }
                 Ok((live, heard)) => {
                     has_file |= source.is_some();
                     let lines = source.map(|source| Lines::of(&source.text));
-                    file.add(String::new(), &live.known().of(&path), |it| {
+                    file.add("", &live.known().of(&path), |it| {
                         lines.as_ref().map(|lines| lines.column(it, live.encoding))
                     });
                     if *heard == Heard::Busy {
@@ -170,7 +172,7 @@ impl LanguageServers {
                     }
                 }
                 Err(Absent::Starting) => {
-                    notes.push(format!("the language server `{server}` is still starting"))
+                    notes.push(format!("the language server `{server}` is still starting"));
                 }
                 Err(Absent::Failed(_)) => {}
             }
@@ -186,7 +188,7 @@ impl LanguageServers {
             for (path, found) in live.known().all() {
                 let is_other = without != Some(&*path);
                 if is_other && self.workspace().effect_on(&path, admission) == RuleEffect::Allow {
-                    group.add(shown(self.workspace(), &path), &found, |_| None);
+                    group.add(&shown(self.workspace(), &path), &found, |_| None);
                 }
             }
         }
@@ -197,7 +199,7 @@ impl LanguageServers {
 impl Group {
     fn add(
         &mut self,
-        name: String,
+        name: &str,
         found: &Found,
         column: impl Fn(super::position::Position) -> Option<usize>,
     ) {
@@ -205,7 +207,7 @@ impl Group {
         self.counts = self.counts.and(found.counts);
         self.entries.extend(found.kept.iter().map(|it| Entry {
             severity: it.severity,
-            name: name.clone(),
+            name: name.to_owned(),
             line: it.range.start.line.saturating_add(1),
             column: column(it.range.start),
             text: format!("{}{}", it.message, it.origin),

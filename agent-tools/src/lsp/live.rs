@@ -159,49 +159,31 @@ impl Live {
 
     /// Tells the server a file as it is. Returns false if it knows that already.
     pub(super) fn show(&self, file: &Text, is_saved: bool) -> bool {
-        let digest = Digest::of([file.text.as_bytes()]);
-        // Held while messages are queued, so that versions are told in their order.
-        let mut documents = self.documents();
-        documents.clock = documents.clock.saturating_add(1);
-        let used = documents.clock;
         let uri = uri::of(&file.path);
-        let version = match documents.open.get_mut(&file.path) {
-            Some(document) => {
-                document.used = used;
-                document.stamp = file.stamp.clone();
-                if document.digest == digest {
-                    return false;
-                }
-                document.digest = digest;
-                document.version = document.version.saturating_add(1);
-                document.version
-            }
-            None => 1,
-        };
-        self.wire.known.told(&file.path, version);
-        if version == 1 {
-            documents.make_room(&self.wire);
-            let document = Document { version, digest, stamp: file.stamp.clone(), used };
-            documents.open.insert(file.path.clone(), document);
-            let language = self.server.language_of(&file.path);
-            self.wire.notify(
-                "textDocument/didOpen",
-                json!({ "textDocument":
-                { "uri": uri, "languageId": language, "version": version, "text": &*file.text } }),
-            );
-        } else {
-            self.wire.notify(
-                "textDocument/didChange",
-                json!({
-                    "textDocument": { "uri": uri, "version": version },
-                    "contentChanges": [{ "text": &*file.text }],
-                }),
-            );
+        {
+            // Held while a message is queued, so that versions are told in their order.
+            let mut documents = self.documents();
+            let Some(version) = documents.next(file, &self.wire) else { return false };
+            self.wire.known.told(&file.path, version);
+            self.told(&uri, file, version);
         }
         if is_saved {
             self.saved(&uri, &file.text);
         }
         true
+    }
+
+    fn told(&self, uri: &str, file: &Text, version: i64) {
+        if version == 1 {
+            let language = self.server.language_of(&file.path);
+            let document =
+                json!({ "uri": uri, "languageId": language, "version": version, "text": &*file.text });
+            return self.wire.notify("textDocument/didOpen", json!({ "textDocument": document }));
+        }
+        let document = json!({ "uri": uri, "version": version });
+        let changes = json!([{ "text": &*file.text }]);
+        let params = json!({ "textDocument": document, "contentChanges": changes });
+        self.wire.notify("textDocument/didChange", params);
     }
 
     fn saved(&self, uri: &str, text: &str) {
@@ -308,6 +290,27 @@ impl Change {
 }
 
 impl Documents {
+    /// The version of a file with this text; `None` if it is the one that the server knows.
+    fn next(&mut self, file: &Text, wire: &Wire) -> Option<i64> {
+        let digest = Digest::of([file.text.as_bytes()]);
+        self.clock = self.clock.saturating_add(1);
+        let (used, stamp) = (self.clock, file.stamp.clone());
+        let before = self.open.get_mut(&file.path).map(|document| {
+            (document.used, document.stamp) = (used, stamp.clone());
+            (document.version, document.digest)
+        });
+        let version = match before {
+            Some((_, known)) if known == digest => return None,
+            Some((version, _)) => version.saturating_add(1),
+            None => {
+                self.make_room(wire);
+                1
+            }
+        };
+        self.open.insert(file.path.clone(), Document { version, digest, stamp, used });
+        Some(version)
+    }
+
     /// Closes the file that was not used for the longest time, if there are too many.
     fn make_room(&mut self, wire: &Wire) {
         while self.open.len() >= OPEN {

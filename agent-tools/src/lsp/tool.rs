@@ -81,44 +81,52 @@ impl Kind {
     const ALL: [Self; 6] =
         [Self::Definition, Self::Diagnostics, Self::References, Self::Rename, Self::Restart, Self::Symbols];
 
-    fn spec(self) -> ToolSpec {
-        let (name, description, schema) = match self {
-            Self::Definition => (
-                "lsp_definition",
-                "Finds where a symbol is defined, by the language server of the file. Returns places with their lines.",
-                schema_of::<PlaceArguments>(),
-            ),
-            Self::Diagnostics => (
-                "lsp_diagnostics",
+    fn name(self) -> &'static str {
+        match self {
+            Self::Definition => "lsp_definition",
+            Self::Diagnostics => "lsp_diagnostics",
+            Self::References => "lsp_references",
+            Self::Rename => "lsp_rename",
+            Self::Restart => "lsp_restart",
+            Self::Symbols => "lsp_symbols",
+        }
+    }
+
+    fn description(self) -> &'static str {
+        match self {
+            Self::Definition => {
+                "Finds where a symbol is defined, by the language server of the file. Returns places with their lines."
+            }
+            Self::Diagnostics => {
                 "Returns the errors and warnings that language servers find: in one file and the others, or without \
-                 `path` in all that are known. Changes by `write` and `edit` return them already.",
-                schema_of::<DiagnosticsArguments>(),
-            ),
-            Self::References => (
-                "lsp_references",
+                 `path` in all that are known. Changes by `write` and `edit` return them already."
+            }
+            Self::References => {
                 "Finds all uses of a symbol, by the language server of the file; better than `grep` for a name that \
-                 other things have too. Returns places with their lines.",
-                schema_of::<PlaceArguments>(),
-            ),
-            Self::Rename => (
-                "lsp_rename",
+                 other things have too. Returns places with their lines."
+            }
+            Self::Rename => {
                 "Renames a symbol and all its uses, by the language server of the file. Call it first without `files`: \
                  it shows what would change, and in which files. Then call it with these `files`: it changes all of \
-                 them, or none.",
-                schema_of::<RenameArguments>(),
-            ),
-            Self::Restart => (
-                "lsp_restart",
-                "Restarts a language server that failed, hangs or says what is not so any more.",
-                schema_of::<RestartArguments>(),
-            ),
-            Self::Symbols => (
-                "lsp_symbols",
-                "Lists the symbols of a file with their lines, or finds symbols of the project by name.",
-                schema_of::<SymbolsArguments>(),
-            ),
+                 them, or none."
+            }
+            Self::Restart => "Restarts a language server that failed, hangs or says what is not so any more.",
+            Self::Symbols => {
+                "Lists the symbols of a file with their lines, or finds symbols of the project by name."
+            }
+        }
+    }
+
+    fn spec(self) -> ToolSpec {
+        let schema = match self {
+            Self::Definition | Self::References => schema_of::<PlaceArguments>(),
+            Self::Diagnostics => schema_of::<DiagnosticsArguments>(),
+            Self::Rename => schema_of::<RenameArguments>(),
+            Self::Restart => schema_of::<RestartArguments>(),
+            Self::Symbols => schema_of::<SymbolsArguments>(),
         };
-        let spec = ToolSpec::new(name, description, schema).naming_subjects().with_timeout(TIME);
+        let spec =
+            ToolSpec::new(self.name(), self.description(), schema).naming_subjects().with_timeout(TIME);
         match self {
             Self::Rename => {
                 spec.with_access(Access::READ | Access::WRITE).with_access_by_call().changing_files()

@@ -17,7 +17,7 @@ pub(super) fn of(path: &Path) -> String {
     for byte in text {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
-                uri.push(char::from(*byte))
+                uri.push(char::from(*byte));
             }
             b'\\' if cfg!(windows) => uri.push('/'),
             byte => uri.push_str(&format!("%{byte:02X}")),

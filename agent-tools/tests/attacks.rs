@@ -321,8 +321,8 @@ fn attack_23_the_tools_are_exactly_these() {
         ]
     );
     assert_eq!(operations, ["Edit", "Find", "Grep", "Ls", "MultiEdit", "Undo", "View", "Write"]);
-    let expected = "bash download edit fetch glob glob grep grep job_kill job_output ls ls multiedit read_tools tool tools undo \
-                    view view web_fetch web_search write write_tools";
+    let expected = "bash download edit fetch glob glob grep grep job_kill job_output ls ls multiedit read_tools tool tools \
+                    tools undo view view web_fetch web_search write write_tools";
     assert_eq!(makers.join(" "), expected);
 }
 

@@ -35,7 +35,7 @@ use std::{
 use entourage_core::tool::{Access, Tool, ToolError, ToolInput, ToolSpec, Tools, Toolset};
 use entourage_macros::tool;
 use entourage_runners::{
-    AgentTool, ReactAgent, TodoTool, ToolsetExt, agentic_fetch, external,
+    AgentTool, Memory, ReactAgent, TodoTool, ToolsetExt, agentic_fetch, external,
     from_fn::{from_fn, typed},
     question,
 };
@@ -62,6 +62,7 @@ const TYPES: [(&str, &[&str]); 17] = [
     ("agent-runners/src/external.rs", &["outside", "question"]),
     ("agent-runners/src/fetch_tool.rs", &["agentic_fetch"]),
     ("agent-runners/src/from_fn.rs", &["echo", "count"]),
+    ("agent-runners/src/memory.rs", &["recall", "remember"]),
     ("agent-runners/src/todo_tool.rs", &["todos"]),
     ("agent-tools/src/fs/tool.rs", &["edit", "glob", "grep", "ls", "multiedit", "undo", "view", "write"]),
     (
@@ -133,6 +134,12 @@ fn language_servers(notes: &Path, manner: &'static str) -> impl Fn(&Path) -> Sha
         let servers = LanguageServers::builder(&Workspace::open(directory).unwrap()).server(server);
         servers.build().unwrap().tools()
     }
+}
+
+/// The tools over the notes of a project, which no test reads.
+fn memory(_: &Path) -> Shared {
+    static NOTES: LazyLock<Runtime> = LazyLock::new(Runtime::in_memory);
+    Memory::new(&NOTES.session()).tools()
 }
 
 /// The suites of the tools that ask language servers.
@@ -257,6 +264,8 @@ fn suites(histories: &Path) -> Vec<Conformance> {
             .call(json!({ "query": "rust", "results": 3 }))
             .long_call(json!({ "query": "silent" }))
             .with_fuzzed_calls(8),
+        conformance("remember", memory).call(json!({"note": "Tests need a database."})).with_fuzzed_calls(60),
+        conformance("recall", memory).call(json!({"query": "database"})).with_fuzzed_calls(60),
         conformance("todos", |_| (TodoTool::new(),))
             .call(json!({"todos": [{"content": "Look", "status": "pending", "active_form": "Looking"}]})),
         conformance("agentic_fetch", |_| (reader(),))

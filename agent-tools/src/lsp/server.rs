@@ -57,7 +57,8 @@ const LANGUAGES: [(&str, &str); 28] = [
 /// use entourage_tools::lsp::LanguageServer;
 ///
 /// let rust = LanguageServer::command("rust", "rust-analyzer", [""; 0]).for_extensions(["rs"]);
-/// let python = LanguageServer::command("python", "basedpyright-langserver", ["--stdio"]).for_extensions(["py", "pyi"]);
+/// let python = LanguageServer::command("python", "basedpyright-langserver", ["--stdio"]);
+/// let python = python.for_extensions(["py", "pyi"]);
 /// assert_eq!((rust.name(), python.name()), ("rust", "python"));
 /// ```
 #[derive(Clone)]

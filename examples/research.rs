@@ -40,11 +40,7 @@ async fn main() -> Result<()> {
         println!("== {question} (the {time} time)");
         let outcome = follow(session.start(&research, question.as_str())).await?;
         println!("\n{}\n", outcome.text);
-        let failed = outcome.failed.len();
-        println!(
-            "{}; failed tasks: {failed}; {} model calls; {}\n",
-            outcome.status, outcome.steps, outcome.usage
-        );
+        println!("{}; failed tasks: {}\n", outcome.status, outcome.failed.len());
         if !outcome.is_completed() {
             break;
         }

@@ -27,7 +27,7 @@ use std::{
     net::{Ipv4Addr, TcpListener},
     path::Path,
     sync::{
-        Arc,
+        Arc, LazyLock,
         atomic::{AtomicUsize, Ordering},
     },
 };
@@ -39,6 +39,7 @@ use entourage_runners::{
     from_fn::{from_fn, typed},
     question,
 };
+use entourage_runtime::Runtime;
 use entourage_testkit::{
     ScriptedProvider,
     tool::{Conformance, conformance},
@@ -56,7 +57,7 @@ use serde_json::json;
 type Shared = Vec<Arc<dyn Tool>>;
 
 /// The types that are tools, by the files that they are in, and the tools that the suites below make of them.
-const TYPES: [(&str, &[&str]); 17] = [
+const TYPES: [(&str, &[&str]); 18] = [
     ("agent-runners/src/agent_tool.rs", &["agent"]),
     ("agent-runners/src/deferred/tools.rs", &["find_tools", "use_tool"]),
     ("agent-runners/src/external.rs", &["outside", "question"]),

@@ -260,7 +260,8 @@ async fn cancelled(plan: &Conformance, arguments: &Value, findings: &mut Finding
     if let Some(time) = call.ending.filter(|time| *time > CANCEL) {
         findings.add(Case::Cancel, format!("it was still there after {} s ({made})", time.as_secs_f32()));
     }
-    if let Some(whole) = &whole {
+    // The run may be over before the call begins, which then has left nothing.
+    if let Some(whole) = whole.as_ref().filter(|_| call.seen.is_some()) {
         left(&bench, &call, whole, &made, findings).await;
     }
 }

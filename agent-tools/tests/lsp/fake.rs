@@ -148,7 +148,7 @@ impl Fake {
         match self.manner.as_str() {
             "hangs" | "pulls" => return,
             "crashes" => {
-                eprintln!("out of cheese");
+                let _ = std::io::stderr().write_all(b"out of cheese\n");
                 std::process::exit(3);
             }
             "crashes_once" if self.lives() < 2 => std::process::exit(3),

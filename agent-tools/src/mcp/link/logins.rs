@@ -69,8 +69,8 @@ impl Link {
         self.logins.load(Ordering::Acquire)
     }
 
-    /// Logs in for a call that the server refused to perform, unless that was done after `seen` logins. Other calls go
-    /// on meanwhile.
+    /// Logs in for a call that the server refused to perform, unless that was done after `seen` logins. Other calls
+    /// go on meanwhile.
     ///
     /// # Errors
     /// The reason that it failed, for the model.

@@ -13,6 +13,7 @@
     clippy::unwrap_used,
     clippy::indexing_slicing,
     clippy::panic,
+    clippy::string_slice,
     reason = "helpers of tests fail by panicking too"
 )]
 

@@ -27,6 +27,8 @@ use crate::{fs::Stamp, process::server::ServerProcess};
 const OPEN: usize = 64;
 /// Time for the answer to the request to shut down.
 const GOODBYE: Duration = Duration::from_secs(2);
+/// Time in which a server that failed may end, for its last words.
+const WORDS: Duration = Duration::from_secs(1);
 /// Time after which a request is repeated that a server was too busy for.
 const AGAIN: Duration = Duration::from_millis(200);
 /// Codes for such a request: the content changed, the server cancelled it.
@@ -332,7 +334,7 @@ pub(super) fn deadline(time: Duration) -> Instant {
 /// A reason with what the server said before it ended.
 async fn with_words(reason: String, process: &ServerProcess) -> String {
     // Its last words come with its end.
-    let _ = timeout(Duration::from_millis(200), process.ended()).await;
+    let _ = timeout(WORDS, process.ended()).await;
     said(reason, process)
 }
 

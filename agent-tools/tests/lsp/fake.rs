@@ -170,12 +170,13 @@ impl Fake {
             }
             _ => {}
         }
-        let version = (!self.is("no_version")).then_some(version);
-        self.publish(uri, version, &self.diagnostics(text));
+        // The other files first: with this one a client may have waited long enough.
         for other in text.split("BREAKS ").skip(1).filter_map(|rest| rest.split_whitespace().next()) {
             let other = if other.starts_with('/') { format!("file://{other}") } else { self.uri(other) };
             self.publish(&other, None, &self.diagnostics("ERROR by another file"));
         }
+        let version = (!self.is("no_version")).then_some(version);
+        self.publish(uri, version, &self.diagnostics(text));
         if self.is("works") {
             self.tell("$/progress", json!({"token": "t", "value": {"kind": "end"}}));
         }

@@ -151,8 +151,9 @@ async fn ce02_servers_end_by_themselves_or_are_killed() {
         for is_asked in [true, false] {
             let bench = Bench::new(manner);
             let server = fake::server("fake", manner, &bench.notes);
-            let bench = bench.waiting(server, Duration::from_secs(1));
+            let bench = bench.waiting(server, Duration::from_millis(10));
             bench.write("a.fk", "fine\n").await;
+            eventually("it runs", || bench.state() == LanguageServerState::Running).await;
             let tools = bench.servers.tools();
             if is_asked {
                 if manner == "deaf" {

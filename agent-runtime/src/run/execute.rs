@@ -10,7 +10,7 @@ use entourage_core::{
     Error, ErrorKind, Result, RunId, Timestamp,
     agent::Agent,
     budget::{Budget, BudgetState},
-    event::{Event, LabelsAdded, MessageAdded, Origin, RunAbove},
+    event::{Event, MessageAdded, Origin, RunAbove},
     message::Message,
     permission::Scope,
     run::{Outcome, RunContext, Status, Task},
@@ -177,9 +177,8 @@ impl Admitted {
             }
         }
         journal.stage(origin, *now, first);
-        let labels = self.within.labels | self.task.labels;
-        if !self.resumed && !journal.read(SessionState::labels).contains(labels) {
-            journal.stage(origin, *now, Event::LabelsAdded(LabelsAdded::new(labels)));
+        if !self.resumed {
+            journal.stage_labels(origin, *now, self.within.labels | self.task.labels);
         }
     }
 

@@ -9,7 +9,7 @@ use std::{collections::VecDeque, sync::Arc};
 use entourage_core::{
     Clock, Error, RunId, Timestamp,
     agent::Agent,
-    event::{Event, LabelsAdded, MessageAdded, Origin, PromptDropped, PromptQueued},
+    event::{Event, MessageAdded, Origin, PromptDropped, PromptQueued},
     run::Task,
     session::QueuedPrompt,
 };
@@ -71,11 +71,9 @@ impl Ticket {
             self.task.budget,
             self.task.deadline,
         );
-        let seq = journal.stage(&self.origin(journal), now, Event::PromptQueued(Arc::new(queued)));
-        if !self.task.labels.is_empty() {
-            let added = LabelsAdded::new(self.task.labels);
-            journal.stage(&self.origin(journal), now, Event::LabelsAdded(added));
-        }
+        let origin = self.origin(journal);
+        let seq = journal.stage(&origin, now, Event::PromptQueued(Arc::new(queued)));
+        journal.stage_labels(&origin, now, self.task.labels);
         self.queued = Some(InQueue { seq, created: journal.record.created });
     }
 }

@@ -7,7 +7,7 @@ use std::{borrow::Cow, sync::Arc};
 use entourage_core::{
     Digest,
     message::{Arguments, ToolCall},
-    permission::{ApprovalId, ApprovalRequest, Decision, RuleEffect, Scope},
+    permission::{ApprovalId, ApprovalRequest, Decision, Scope},
     run::{PendingCall, RunContext, ToolCalls},
     session::SessionState,
     tool::{Footprint, Labels, Repeat, Tool},
@@ -22,7 +22,7 @@ use crate::{
         tool_layers::BY_LAYER,
         tool_run::Ready,
     },
-    permission::{Grant, LEAKS, Ruling, judge, leaking},
+    permission::{Grant, LEAKS, Ruling, judge_labelled},
 };
 
 /// A call after the checks that do not depend on when it starts.
@@ -233,21 +233,24 @@ impl Judge<'_> {
         is_open.then_some((request, open))
     }
 
-    /// Returns the reason to ask about a call whatever rules and grants allow.
-    fn anyway<'o>(&self, open: &'o Open<'_>, footprint: &Footprint) -> Option<Anyway<'o>> {
-        let leak = || self.site.env.policy.leak(open.tool.spec(), footprint, self.labels).map(Anyway::Leak);
-        open.asks.as_deref().map(Anyway::Layer).or_else(leak)
+    /// True if the rule on leaks applies to a call.
+    fn leaks(&self, open: &Open<'_>, footprint: &Footprint) -> bool {
+        self.site.env.policy.leak(open.tool.spec(), footprint, self.labels).is_some()
+    }
+
+    /// Returns the reason to ask about a call whatever rules and grants allow: a layer's, or the rule on leaks.
+    fn anyway<'o>(&self, open: &'o Open<'_>, footprint: &Footprint) -> Option<&'o str> {
+        open.asks.as_deref().or_else(|| self.leaks(open, footprint).then_some(LEAKS))
     }
 
     fn rule(&self, open: &Open<'_>, footprint: &Footprint) -> Ruling {
-        let ruling = judge(self.cx.scope(), &self.site.env.policy, open.tool.spec(), footprint);
-        if !matches!(ruling, Ruling::Allow(_) | Ruling::Ask(_)) {
-            return ruling;
-        }
-        match self.anyway(open, footprint) {
-            Some(Anyway::Layer(reason)) => Ruling::Ask(format!("{BY_LAYER}{reason}").into()),
-            Some(Anyway::Leak(effect)) => leaking(effect),
-            None => ruling,
+        let policy = &self.site.env.policy;
+        let ruling = judge_labelled(self.cx.scope(), policy, open.tool.spec(), footprint, self.labels);
+        match (&open.asks, &ruling) {
+            (Some(reason), Ruling::Allow(_) | Ruling::Ask(_)) => {
+                Ruling::Ask(format!("{BY_LAYER}{reason}").into())
+            }
+            _ => ruling,
         }
     }
 
@@ -258,19 +261,18 @@ impl Judge<'_> {
         footprint: &Footprint,
         request: &ApprovalRequest,
     ) -> Option<&'static str> {
-        let grant = request.grant?;
+        // A layer asks about this call; what was allowed before is no answer.
+        let grant = request.grant.filter(|_| open.asks.is_none())?;
         let env = &self.site.env;
         let granted = self.site.read(|state| state.is_granted(grant));
-        match self.anyway(open, footprint) {
-            // Whoever wrote a rule for one place meant that place.
-            None if self.site.reads_unasked && !env.policy.asks_by_subject(open.tool.spec(), footprint) => {
-                Some("auto-approved reader")
-            }
-            None => env.granted(self.cx.session(), grant, granted),
-            Some(Anyway::Leak(_)) => env.granted_by_approver(grant, granted),
-            // A layer asks about this call; what was allowed before is no answer.
-            Some(Anyway::Layer(_)) => None,
+        if self.leaks(open, footprint) {
+            return env.granted_by_approver(grant, granted);
         }
+        // Whoever wrote a rule for one place meant that place.
+        if self.site.reads_unasked && !env.policy.asks_by_subject(open.tool.spec(), footprint) {
+            return Some("auto-approved reader");
+        }
+        env.granted(self.cx.session(), grant, granted)
     }
 
     /// Returns the decision on a question, if it was answered.
@@ -332,33 +334,15 @@ impl Judge<'_> {
         let run = named.then(|| self.cx.run());
         let mut bound_to = vec![tool.as_bytes(), call.arguments.as_str().as_bytes(), touched.as_bytes()];
         // An answer to a rule is none to a layer, nor one to another reason.
-        let anyway = self.anyway(open, footprint);
-        bound_to.extend(anyway.as_ref().map(Anyway::as_bytes));
+        bound_to.extend(self.anyway(open, footprint).map(str::as_bytes));
         let digest = Digest::of(bound_to);
         let id = ApprovalId::new(self.cx.session(), run, self.seq, self.first + index, digest);
-        let grant = Grant::of(spec, footprint);
-        let Grant { key, covers } = if let Some(Anyway::Leak(_)) = anyway { grant.of_leaks() } else { grant };
+        let is_of_leaks = open.asks.is_none() && self.leaks(open, footprint);
+        let Grant { key, covers } = Grant::of(spec, footprint).of_leaks(is_of_leaks);
         let asks = (self.cx.session(), self.cx.run(), self.cx.agent());
         ApprovalRequest::new(id, asks, &call, footprint.clone(), rule, digest)
             .with_grant(key)
             .with_covers(covers)
-    }
-}
-
-/// A reason to ask about a call whatever rules and grants allow.
-enum Anyway<'a> {
-    /// A layer's.
-    Layer(&'a str),
-    /// It could send out what is private, and strangers may have asked for it.
-    Leak(RuleEffect),
-}
-
-impl Anyway<'_> {
-    fn as_bytes(&self) -> &[u8] {
-        match self {
-            Self::Layer(reason) => reason.as_bytes(),
-            Self::Leak(_) => LEAKS.as_bytes(),
-        }
     }
 }
 

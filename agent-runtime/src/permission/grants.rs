@@ -32,8 +32,11 @@ impl Grant {
         Self { key, covers: covered.subjects().map(str::to_owned).collect() }
     }
 
-    /// The grant of such calls where the rule on leaks applies: what was granted before is none.
-    pub(crate) fn of_leaks(self) -> Self {
+    /// The grant of such calls, where the rule on leaks applies if `applies`: what was granted without it is none then.
+    pub(crate) fn of_leaks(self, applies: bool) -> Self {
+        if !applies {
+            return self;
+        }
         Self { key: Digest::of([LEAKS.as_bytes(), self.key.to_string().as_bytes()]), ..self }
     }
 }

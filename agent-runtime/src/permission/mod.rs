@@ -14,7 +14,7 @@ use std::{borrow::Cow, fmt};
 
 use entourage_core::{
     permission::{RuleEffect, Scope},
-    tool::{Access, Footprint, ToolSpec},
+    tool::{Access, Footprint, Labels, ToolSpec},
 };
 use serde::{Deserialize, Serialize};
 
@@ -48,14 +48,6 @@ impl fmt::Display for Ruling {
 pub(crate) const LEAKS: &str =
     "leaks: it can send out what was read here, and text of strangers may have asked for it";
 
-/// The ruling on a call that could leak.
-pub(crate) fn leaking(effect: RuleEffect) -> Ruling {
-    match effect {
-        RuleEffect::Deny => Ruling::Deny(LEAKS.into()),
-        _ => Ruling::Ask(LEAKS.into()),
-    }
-}
-
 /// True for an agent whose calls answer the rules that ask, without an approver: it is below an agent that only looks,
 /// as in plan mode and in the mode of reading, and can do nothing but read itself. `above` is the scope of the run that
 /// starts it; `None` for a root.
@@ -71,6 +63,21 @@ pub fn judge(scope: &Scope, policy: &Policy, spec: &ToolSpec, footprint: &Footpr
         return Ruling::OutOfScope(violation);
     }
     policy.judge(spec, footprint)
+}
+
+/// Judges a call of whoever has read text of these labels, as [`judge`] does and by the rule on leaks.
+pub(crate) fn judge_labelled(
+    scope: &Scope,
+    policy: &Policy,
+    spec: &ToolSpec,
+    footprint: &Footprint,
+    labels: Labels,
+) -> Ruling {
+    match (judge(scope, policy, spec, footprint), policy.leak(spec, footprint, labels)) {
+        (Ruling::Allow(_) | Ruling::Ask(_), Some(RuleEffect::Deny)) => Ruling::Deny(LEAKS.into()),
+        (Ruling::Allow(_) | Ruling::Ask(_), Some(_)) => Ruling::Ask(LEAKS.into()),
+        (ruling, _) => ruling,
+    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use super::Session;
 use crate::{
     Runtime, caught,
     effects::tool_check::check_arguments,
-    permission::{Grant, Ruling, judge, leaking},
+    permission::{Grant, Ruling, judge_labelled},
 };
 
 impl Session {
@@ -29,22 +29,17 @@ impl Session {
             Error::new(ErrorKind::Tool, format!("the tool's footprint panicked: {panic}"))
         })?;
         let env = self.env();
-        let ruling = judge(scope, &env.policy, spec, &footprint);
         let labels = self.read(SessionState::labels).await?;
-        let leak = env.policy.leak(spec, &footprint, labels);
-        let ruling = match (leak, ruling) {
-            (Some(effect), Ruling::Allow(_) | Ruling::Ask(_)) => leaking(effect),
-            (_, ruling) => ruling,
-        };
+        let ruling = judge_labelled(scope, &env.policy, spec, &footprint, labels);
         if !matches!(ruling, Ruling::Ask(_)) {
             return Ok(ruling);
         }
-        let grant = Grant::of(spec, &footprint);
-        let grant = if leak.is_some() { grant.of_leaks().key } else { grant.key };
+        let leaks = env.policy.leak(spec, &footprint, labels).is_some();
+        let grant = Grant::of(spec, &footprint).of_leaks(leaks).key;
         let granted = self.read(|state| state.is_granted(grant)).await?;
-        let by = match leak {
-            Some(_) => env.granted_by_approver(grant, granted),
-            None => env.granted(self.id(), grant, granted),
+        let by = match leaks {
+            true => env.granted_by_approver(grant, granted),
+            false => env.granted(self.id(), grant, granted),
         };
         Ok(by.map_or(ruling, |rule| Ruling::Allow(rule.into())))
     }

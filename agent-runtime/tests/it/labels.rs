@@ -1,14 +1,16 @@
 //! Labels of what agents read: where they come from, how they travel, and the rule on leaks.
 
+use std::sync::Arc;
+
 use entourage_core::{
     event::{Event, ToolFinished},
-    message::{Arguments, Message, ToolCall, ToolResult},
+    message::{Arguments, Message, Part, Role, ToolCall, ToolResult},
     permission::{Decision, RuleEffect, Scope},
     run::{Outcome, Status, Task},
     session::{SessionFilter, SessionState, SharedStore},
-    tool::{Access, Labels, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec},
+    tool::{Access, Labels, LayerVerdict, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec},
 };
-use entourage_runners::{AgentTool, ReactAgent, ReactBuilder};
+use entourage_runners::{AgentTool, ReactAgent, ReactBuilder, layered};
 use entourage_runtime::{
     Moment, Session,
     permission::{Policy, Ruling},
@@ -181,7 +183,7 @@ fn sender() -> ReactAgent {
     hands(agent(obeying(&["view", "page", "send", "send"]).model())).build().unwrap()
 }
 
-fn names(calls: &[std::sync::Arc<entourage_core::event::ToolStarted>]) -> Vec<&str> {
+fn names(calls: &[Arc<entourage_core::event::ToolStarted>]) -> Vec<&str> {
     calls.iter().map(|call| &*call.tool).collect()
 }
 
@@ -208,6 +210,23 @@ async fn attack_44_a_model_that_obeys_an_injection_sends_nothing_unasked() {
     // Without the rule the other rules alone decide.
     for policy in [Policy::allow_all(), Policy::allow_all().leaks(RuleEffect::Allow)] {
         assert!(leaking(policy, None).await.2.is_completed());
+    }
+}
+
+#[tokio::test]
+async fn attack_44_a_layer_that_asks_makes_no_question_of_what_the_rule_on_leaks_denies() {
+    let send = FakeTool::new("send").access(Access::NETWORK);
+    let asks = Layer::new(|_| LayerVerdict::Ask("it leaves the machine".to_owned()));
+    let agent = agent(obeying(&["look", "send"]).model())
+        .tool(FakeTool::new("look").access(Access::READ | Access::NETWORK))
+        .tool(layered(send.clone(), asks))
+        .build()
+        .unwrap();
+    for (effect, questions) in [(RuleEffect::Deny, 0), (RuleEffect::Ask, 1), (RuleEffect::Allow, 1)] {
+        let runtime = on(&memory(), Policy::allow_all().leaks(effect)).build();
+        let outcome = runtime.session().start(&agent, "Go").outcome().await.unwrap();
+        assert_eq!(runtime.pending().await.unwrap().len(), questions, "{effect:?}: {outcome}");
+        assert_eq!(send.started(), 0);
     }
 }
 
@@ -309,6 +328,11 @@ fn attack_44_given_results_have_all_labels() {
     let user = Message::user("Hello");
     let plain = [user.clone(), Message::assistant("Hi")].into_iter().collect();
     assert_eq!(SessionState::given(&plain).unwrap().labels(), NEITHER);
+    let call = ToolCall::new("1", "look", Arguments::empty());
+    let result = ToolResult::error(&call, "x".to_owned());
+    let asks = Message::new(Role::Assistant, vec![Part::ToolCall(call)]);
+    let read = [user, asks, Message::tool([Arc::new(result)])].into_iter().collect();
+    assert_eq!(SessionState::given(&read).unwrap().labels(), Labels::all());
 }
 
 /// A tree of agents: what each reads, and the agents that it starts in between.

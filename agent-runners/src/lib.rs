@@ -46,6 +46,7 @@ mod person;
 mod question;
 mod react;
 pub mod research;
+mod shelf;
 mod todo_tool;
 mod turn;
 pub mod typed;

@@ -8,10 +8,8 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use entourage_core::{
-    Error, ErrorKind, Result,
-    agent::Agent,
-    event::{Record, weigh_plain},
-    run::{Outcome, RunContext, Task},
+    Error, Result, Timestamp,
+    event::{Envelope, Record, weigh_plain},
     session::SessionState,
     tool::{
         Access, Labels, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec, schema_of,
@@ -21,7 +19,7 @@ use entourage_runtime::Session;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::research::by_words;
+use crate::shelf::{Likeness, Shelf, by_words};
 
 /// Most characters of a note.
 const NOTE: usize = 4_096;
@@ -34,8 +32,6 @@ const SHOWN: (usize, usize) = (5, 20);
 
 /// Most events of the session that are read, newest first. One note has about four.
 const WINDOW: u64 = 8_000;
-
-type Likeness = Arc<dyn Fn(&str, &str) -> f64 + Send + Sync>;
 
 /// Notes that agents keep from one session to the next, by the tools `remember` and `recall`.
 ///
@@ -70,7 +66,7 @@ type Likeness = Arc<dyn Fn(&str, &str) -> f64 + Send + Sync>;
 /// ```
 #[derive(Clone)]
 pub struct Memory {
-    session: Session,
+    shelf: Shelf,
     likeness: Likeness,
 }
 
@@ -78,7 +74,7 @@ impl Memory {
     /// Keeps the notes in this session, in which no agent works.
     #[must_use]
     pub fn new(session: &Session) -> Self {
-        Self { session: session.clone(), likeness: Arc::new(by_words) }
+        Self { shelf: Shelf::new(session.clone(), WINDOW), likeness: Arc::new(by_words) }
     }
 
     /// Sets the likeness of a query and a note, by which notes are found: greater is more alike, and 0 is not at all.
@@ -106,29 +102,21 @@ impl Memory {
 
     /// Checks that the run is not within the session of the notes, where a note would wait for the run to end.
     fn check(&self, cx: &ToolContext<'_>) -> Result<(), ToolError> {
-        let rest = cx.session().as_str().strip_prefix(self.session.id().as_str());
-        if rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '$'])) {
-            let text = "the notes are in the session that the agent works in; give them one of their own";
-            return Err(ToolError::fatal(Error::new(ErrorKind::Config, text)));
-        }
-        Ok(())
+        let text = "the notes are in the session that the agent works in; give them one of their own";
+        self.shelf.check(cx.session(), text).map_err(ToolError::fatal)
     }
 
     /// Reads the notes, the oldest first. Values that cannot be read are left out.
-    async fn notes(&self) -> Result<Vec<(Arc<Note>, entourage_core::Timestamp)>, ToolError> {
-        let newest = self.session.head().await.map_err(|error| told(&error))?.seq;
-        let events = match self.session.events(newest.saturating_sub(WINDOW), usize::MAX).await {
-            Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
-            events => events.map_err(|error| told(&error))?,
-        };
-        let note = |event: &entourage_core::event::Envelope| Some((event.event.record().ok()??, event.at));
+    async fn notes(&self) -> Result<Vec<(Arc<Note>, Timestamp)>, ToolError> {
+        let events = self.shelf.events().await.map_err(|error| told(&error))?;
+        let note = |event: &Envelope| Some((event.event.record().ok()??, event.at));
         Ok(events.iter().filter_map(note).collect())
     }
 }
 
 impl fmt::Debug for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Memory").field("session", self.session.id()).finish_non_exhaustive()
+        f.debug_struct("Memory").field("session", self.shelf.id()).finish_non_exhaustive()
     }
 }
 
@@ -188,26 +176,11 @@ impl Tool for Remember {
         self.1.check(cx)?;
         let (key, labels) = (cx.idempotency_key(), cx.run().read(SessionState::labels));
         if !self.1.notes().await?.iter().any(|(note, _)| note.key == key) {
-            let keeper = Keeper(Note { text: text.to_owned(), key, labels });
-            let kept = self.1.session.start(keeper, "Keep a note").outcome().await;
+            let note = Note { text: text.to_owned(), key, labels };
+            let kept = self.1.shelf.keep(note, "memory", "Keep a note".to_owned()).await;
             kept.map_err(|error| told(&error))?;
         }
         Ok(ToolOutput::text("noted"))
-    }
-}
-
-/// The agent of a run that records one note.
-struct Keeper(Note);
-
-#[async_trait]
-impl Agent for Keeper {
-    fn name(&self) -> &str {
-        "memory"
-    }
-
-    async fn run(&self, _: Task, cx: &RunContext) -> Result<Outcome> {
-        cx.record(self.0.clone())?;
-        Ok(Outcome::completed("kept"))
     }
 }
 

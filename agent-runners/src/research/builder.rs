@@ -14,10 +14,14 @@ use entourage_runtime::{Session, check_agent_name};
 
 use super::{
     Researcher,
-    cache::{self, Cache, Likeness},
+    cache::Cache,
     plan::{self, Plan},
 };
-use crate::{ReactAgent, react::IntoTools};
+use crate::{
+    ReactAgent,
+    react::IntoTools,
+    shelf::{Likeness, by_words},
+};
 
 /// Name of the planner.
 pub(super) const PLANNER: &str = "research-planner";
@@ -101,7 +105,7 @@ impl Research {
             agents: BTreeMap::new(),
             limits: BudgetLimits::none().with_time(TASK_TIME),
             cache: None,
-            likeness: Arc::new(cache::by_words),
+            likeness: Arc::new(by_words),
         }
     }
 

@@ -3,20 +3,21 @@
 //! They are recorded values of a session of their own. A research reads and writes them by two tools, so that its own
 //! record holds what it was answered, and a resumed run is answered the same.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use entourage_core::{
-    Error, ErrorKind, Result, Timestamp,
-    agent::Agent,
+    Error, Result, Timestamp,
     event::{Envelope, Record, weigh_plain},
-    run::{Outcome, RunContext, Task},
+    run::{Outcome, RunContext},
     session::SessionState,
     tool::{Access, Labels, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec, Tools},
 };
 use entourage_runtime::Session;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+
+use crate::shelf::{Likeness, Shelf};
 
 /// Least likeness of two questions with the same answer.
 const ALIKE: f64 = 0.85;
@@ -36,18 +37,15 @@ const WINDOW: u64 = 6_000;
 const RECALL: &str = "research_recall";
 const KEEP: &str = "research_keep";
 
-/// The likeness of two questions, from 0 to 1.
-pub(super) type Likeness = Arc<dyn Fn(&str, &str) -> f64 + Send + Sync>;
-
 /// The cache as the tools of a research.
 pub(super) struct Cache {
-    session: Session,
+    shelf: Shelf,
     tools: Tools,
 }
 
 impl Cache {
     pub(super) fn new(session: Session, likeness: Likeness) -> Result<Self> {
-        let question = json!({ "type": "string" });
+        let (shelf, question) = (Shelf::new(session, WINDOW), json!({ "type": "string" }));
         let spec = |name: &str, description: &str, keys: &[&str]| {
             let properties: serde_json::Map<_, _> =
                 keys.iter().map(|key| ((*key).to_owned(), question.clone())).collect();
@@ -57,15 +55,15 @@ impl Cache {
         };
         let recall = Recall {
             spec: spec(RECALL, "Returns the report on a question like this one.", &["question"]),
-            session: session.clone(),
+            shelf: shelf.clone(),
             likeness,
         };
         let keep = Keep {
             spec: spec(KEEP, "Keeps the report on a question.", &["question", "report"]),
-            session: session.clone(),
+            shelf: shelf.clone(),
         };
         let tools = Tools::new([Arc::new(recall) as Arc<dyn Tool>, Arc::new(keep)])?;
-        Ok(Self { session, tools })
+        Ok(Self { shelf, tools })
     }
 
     pub(super) fn tools(&self) -> &Tools {
@@ -75,15 +73,11 @@ impl Cache {
     /// Checks that the run is not within the cache's own session, where a report would wait for the run to end.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`] if it is.
+    /// [`ErrorKind::Config`](entourage_core::ErrorKind::Config) if it is.
     pub(super) fn check(&self, cx: &RunContext) -> Result<()> {
-        let rest = cx.session().as_str().strip_prefix(self.session.id().as_str());
-        if rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '$'])) {
-            let text = "the cache of the research is the session that it runs in; give it a session of its own, one \
-                        for each project";
-            return Err(Error::new(ErrorKind::Config, text));
-        }
-        Ok(())
+        let text = "the cache of the research is the session that it runs in; give it a session of its own, one for \
+                    each project";
+        self.shelf.check(cx.session(), text)
     }
 
     /// Returns the report that is kept for a question like this one, if there is one. A cache that cannot be read has
@@ -112,19 +106,6 @@ impl Cache {
         }
         Ok(())
     }
-}
-
-/// Returns the likeness of two texts as the cosine of their sets of words, in small letters.
-pub(crate) fn by_words(a: &str, b: &str) -> f64 {
-    let words = |text: &str| -> BTreeSet<String> {
-        let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
-        words.map(str::to_lowercase).collect()
-    };
-    let (a, b) = (words(a), words(b));
-    // Texts have far fewer words than a float can count.
-    let count = |count: usize| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
-    let both = count(a.len()) * count(b.len());
-    if both > 0.0 { count(a.intersection(&b).count()) / both.sqrt() } else { 0.0 }
 }
 
 /// A report in the session of the cache.
@@ -178,7 +159,7 @@ async fn best(
 
 struct Recall {
     spec: ToolSpec,
-    session: Session,
+    shelf: Shelf,
     likeness: Likeness,
 }
 
@@ -195,11 +176,7 @@ impl Tool for Recall {
 
     async fn call(&self, input: ToolInput, cx: &ToolContext<'_>) -> Result<ToolOutput, ToolError> {
         let Asked { question } = input.parse()?;
-        let newest = self.session.head().await.map_err(|error| told(&error))?.seq;
-        let events = match self.session.events(newest.saturating_sub(WINDOW), usize::MAX).await {
-            Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
-            events => events.map_err(|error| told(&error))?,
-        };
+        let events = self.shelf.events().await.map_err(|error| told(&error))?;
         // The result is recorded: a resumed run does not read the clock again.
         let found = best(&question, &events, cx.run().effects().time(), &self.likeness).await;
         let labels = found.as_ref().map_or(Labels::empty(), |(kept, _)| kept.labels);
@@ -212,7 +189,7 @@ impl Tool for Recall {
 
 struct Keep {
     spec: ToolSpec,
-    session: Session,
+    shelf: Shelf,
 }
 
 #[async_trait]
@@ -225,7 +202,7 @@ impl Tool for Keep {
         let mut kept: KeptReport = input.parse()?;
         kept.labels = cx.run().read(SessionState::labels);
         let question = kept.question.clone();
-        self.session.start(Keeper(kept), question).outcome().await.map_err(|error| told(&error))?;
+        self.shelf.keep(kept, "research-cache", question).await.map_err(|error| told(&error))?;
         Ok(ToolOutput::text("kept"))
     }
 }
@@ -233,44 +210,4 @@ impl Tool for Keep {
 /// A failure of the cache is one of the tool, and no failure of the research.
 fn told(error: &Error) -> ToolError {
     ToolError::tell(format!("the cache of the research does not work: {error}"))
-}
-
-/// The agent of a run that records one report.
-struct Keeper(KeptReport);
-
-#[async_trait]
-impl Agent for Keeper {
-    fn name(&self) -> &str {
-        "research-cache"
-    }
-
-    async fn run(&self, _: Task, cx: &RunContext) -> Result<Outcome> {
-        cx.record(self.0.clone())?;
-        Ok(Outcome::completed("kept"))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::by_words;
-
-    #[test]
-    fn ai10_the_likeness_of_questions_is_that_of_their_sets_of_words() {
-        let four_of_five = 4.0 / 20_f64.sqrt();
-        for (a, b, expected) in [
-            ("How do leases work?", "how do LEASES work", 1.0),
-            ("work leases how do", "How do leases work, do they?", four_of_five),
-            ("a b", "c d", 0.0),
-            ("", "a", 0.0),
-            ("", "", 0.0),
-            ("?!", "…", 0.0),
-            ("Größe", "GRÖSSE größe", 1.0 / 2_f64.sqrt()),
-        ] {
-            let (there, back) = (by_words(a, b), by_words(b, a));
-            assert!(
-                (there - expected).abs() < 1e-12 && there.to_bits() == back.to_bits(),
-                "{a} {b}: {there}"
-            );
-        }
-    }
 }

@@ -13,7 +13,6 @@ mod run;
 mod tiers;
 
 pub use builder::{Research, ResearchBuilder};
-pub(crate) use cache::by_words;
 pub use kind::Researcher;
 pub use plan::ResearchTask;
 pub use progress::ResearchProgress;

@@ -25,7 +25,7 @@ impl Project {
         Self { notes: runtime.session(), runtime }
     }
 
-    /// What the last of these calls is told, in a session of its own.
+    /// Returns the result of the last of these calls, in a session of its own.
     async fn told(&self, calls: &[(&str, Value)]) -> (String, Labels) {
         let model = ScriptedProvider::by_history();
         let model = calls.iter().fold(model, |model, (tool, arguments)| model.call(tool, arguments.clone()));

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use entourage_core::{
     Digest, Result,
     run::RunContext,
-    tool::{Access, Labels, LayerVerdict, NextCall, Repeat, ToolError, ToolLayer, ToolOutput, ToolSpec},
+    tool::{Access, LayerVerdict, NextCall, Repeat, ToolError, ToolLayer, ToolOutput, ToolSpec},
 };
 use rmcp::model::Tool;
 use serde_json::{Value, json};
@@ -84,10 +84,7 @@ impl Declared {
 
     fn own(server: &McpServer, kind: Kind, name: &str, text: String, schema: Value) -> Self {
         let spec = ToolSpec::new(content::name_of(&server.name, name), text, schema);
-        let spec = spec
-            .with_access(Access::READ | Access::NETWORK)
-            .with_labels(Labels::all())
-            .with_repeat(Repeat::Safe);
+        let spec = spec.with_access(Access::READ | Access::NETWORK).with_repeat(Repeat::Safe);
         let digest = spec.digest();
         Self { kind, spec: timed(spec, server), digest, layers: Vec::new() }
     }

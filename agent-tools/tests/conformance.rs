@@ -21,6 +21,8 @@
 mod fake;
 #[path = "lsp/fake.rs"]
 mod language;
+#[path = "common/manners.rs"]
+mod manners;
 
 use std::{
     collections::BTreeSet,

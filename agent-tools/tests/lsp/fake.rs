@@ -16,27 +16,17 @@ use std::{
 use entourage_tools::lsp::LanguageServer;
 use serde_json::{Value, json};
 
-/// Names what the server does, and the directory in which it leaves its notes.
-const MANNER: &str = "FAKE_MANNER";
-const NOTES: &str = "FAKE_NOTES";
+pub(crate) use crate::manners::notes;
+use crate::manners::{self, MANNER, NOTES};
 
 /// A server of this manner for `.fk`, which leaves its notes in `notes`.
 pub(crate) fn server(name: &str, manner: &str, notes: &Path) -> LanguageServer {
-    let program = std::env::current_exe().unwrap();
-    let (_, module) = module_path!().split_once("::").unwrap();
-    let test = format!("{module}::the_server");
-    let args = ["--exact", &test, "--ignored", "--nocapture", "--test-threads=1"];
+    let (program, args) = manners::program(module_path!());
     LanguageServer::command(name, program, args)
         .for_extensions(["fk"])
         .with_env(MANNER, manner)
         .with_env(NOTES, notes)
         .with_settings(json!({"fake": {"mode": "strict"}}))
-}
-
-/// The lines that servers left under this name.
-pub(crate) fn notes(dir: &Path, name: &str) -> Vec<String> {
-    let text = std::fs::read_to_string(dir.join(name)).unwrap_or_default();
-    text.lines().map(str::to_owned).collect()
 }
 
 struct Fake {
@@ -53,10 +43,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 impl Fake {
     fn note(&self, name: &str, text: &str) {
-        let path = Path::new(&self.notes).join(name);
-        let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
-        // One write, so that lines of several processes do not mix.
-        file.write_all(format!("{text}\n").as_bytes()).unwrap();
+        manners::note(Path::new(&self.notes), name, text);
     }
 
     fn raw(&self, bytes: &[u8]) {
@@ -417,7 +404,7 @@ fn message(input: &mut impl BufRead) -> Option<Value> {
 #[ignore = "the other process of the tests"]
 #[allow(clippy::zombie_processes, reason = "the test looks whether somebody ends it")]
 fn the_server() {
-    let (Ok(manner), Ok(notes)) = (std::env::var(MANNER), std::env::var(NOTES)) else { return };
+    let Some((manner, notes)) = manners::asked() else { return };
     let (out, root, open) = (Mutex::new(std::io::stdout()), Mutex::default(), Mutex::default());
     let fake = Arc::new(Fake { manner, notes, out, root, open });
     // The harness has begun a line.

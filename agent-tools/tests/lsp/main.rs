@@ -12,6 +12,8 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod fake;
+#[path = "../common/manners.rs"]
+mod manners;
 mod real;
 mod rename;
 mod trouble;
@@ -31,6 +33,8 @@ use entourage_tools::{
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
+
+use manners::eventually;
 
 /// A workspace with a server, and the notes that it leaves.
 struct Bench {
@@ -104,29 +108,6 @@ impl Bench {
     fn state(&self) -> LanguageServerState {
         self.servers.servers().remove(0).1
     }
-
-    /// Waits until all processes of the server have ended.
-    async fn all_end(notes: &std::path::Path) {
-        let pids = [fake::notes(notes, "started"), fake::notes(notes, "children")].concat();
-        assert!(!pids.is_empty());
-        eventually("the servers end", || !pids.iter().any(|pid| is_alive(pid))).await;
-    }
-}
-
-fn is_alive(pid: &str) -> bool {
-    // One that ended and was not waited for is none.
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    !stat.is_empty() && !stat.rsplit(')').next().unwrap_or_default().trim_start().starts_with('Z')
-}
-
-/// Waits until something holds that another process brings about.
-async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let waited = async {
-        while !holds() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    assert!(tokio::time::timeout(Duration::from_secs(60), waited).await.is_ok(), "never: {what}");
 }
 
 #[tokio::test]

@@ -6,7 +6,10 @@ use entourage_tools::lsp::{LanguageServerState, LanguageServers};
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::{Bench, eventually, fake};
+use crate::{
+    Bench, fake,
+    manners::{all_end, eventually},
+};
 
 /// The bench with the waits of the defaults, and a server that was greeted.
 async fn greeted(manner: &str) -> Bench {
@@ -56,7 +59,7 @@ async fn ce02_a_server_that_does_not_start_holds_no_call_beyond_its_limit() {
     let notes = bench.notes.clone();
     let keep = bench._keep;
     drop((bench.servers, bench.session));
-    Bench::all_end(&notes).await;
+    all_end(&notes).await;
     drop(keep);
 }
 
@@ -81,7 +84,7 @@ async fn ce02_servers_that_misbehave_cost_their_diagnostics_alone() {
         } else {
             assert!(reason.contains(expected), "{manner}: {reason}");
         }
-        Bench::all_end(&bench.notes).await;
+        all_end(&bench.notes).await;
     }
     let bench = Bench::new("dies");
     bench.write("a.fk", "").await;
@@ -106,7 +109,7 @@ async fn ce02_a_server_that_floods_or_does_not_read_holds_nothing() {
         }
         bench.servers.shut_down().await;
         tokio::time::resume();
-        Bench::all_end(&bench.notes).await;
+        all_end(&bench.notes).await;
     }
 }
 
@@ -172,7 +175,7 @@ async fn ce02_servers_end_by_themselves_or_are_killed() {
             let notes = bench.notes.clone();
             let keep = bench._keep;
             drop((tools, bench.servers, bench.session));
-            Bench::all_end(&notes).await;
+            all_end(&notes).await;
             drop(keep);
         }
     }

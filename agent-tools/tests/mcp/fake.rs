@@ -12,21 +12,13 @@ use std::{
 use entourage_tools::mcp::McpServer;
 use serde_json::{Value, json};
 
-/// Names what the server does, and the directory in which it leaves its notes.
-const MANNER: &str = "FAKE_MANNER";
-const NOTES: &str = "FAKE_NOTES";
+pub(crate) use crate::manners::notes;
+use crate::manners::{self, MANNER, NOTES};
 
 /// A server of this manner, which leaves its notes in `notes`.
 pub(crate) fn server(name: &str, manner: &str, notes: &Path) -> McpServer {
-    let program = std::env::current_exe().unwrap();
-    let args = ["--exact", "fake::the_server", "--ignored", "--nocapture", "--test-threads=1"];
+    let (program, args) = manners::program(module_path!());
     McpServer::command(name, program, args).with_env(MANNER, manner).with_env(NOTES, notes)
-}
-
-/// The lines that servers left under this name.
-pub(crate) fn notes(dir: &Path, name: &str) -> Vec<String> {
-    let text = std::fs::read_to_string(dir.join(name)).unwrap_or_default();
-    text.lines().map(str::to_owned).collect()
 }
 
 struct Fake {
@@ -37,10 +29,7 @@ struct Fake {
 
 impl Fake {
     fn note(&self, name: &str, text: &str) {
-        let path = Path::new(&self.notes).join(name);
-        let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
-        // One write, so that lines of several processes do not mix.
-        file.write_all(format!("{text}\n").as_bytes()).unwrap();
+        manners::note(Path::new(&self.notes), name, text);
     }
 
     fn send(&self, message: &Value) {
@@ -114,7 +103,7 @@ impl Fake {
 #[ignore = "the other process of the tests"]
 #[allow(clippy::zombie_processes, reason = "the test looks whether somebody ends it")]
 fn the_server() {
-    let (Ok(manner), Ok(notes)) = (std::env::var(MANNER), std::env::var(NOTES)) else { return };
+    let Some((manner, notes)) = manners::asked() else { return };
     let fake = Fake { manner, notes, out: Mutex::new(std::io::stdout()) };
     // The harness has begun a line.
     println!();

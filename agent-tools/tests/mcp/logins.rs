@@ -28,7 +28,7 @@ use crate::{
     started, state,
 };
 
-/// What the authorization server has made.
+/// Tokens that the authorization server has made.
 #[derive(Debug, Default)]
 struct Made {
     tokens: usize,
@@ -289,7 +289,6 @@ fn assert_private(file: &Path) {
 }
 
 #[tokio::test]
-#[ignore = "it failed once in some fifty runs of the suite on loaded cores, and the cause is not found"]
 async fn ce01_tokens_are_refreshed_and_a_person_is_asked_when_that_fails() {
     let world = World::new();
     let (person, login) = Person::new();
@@ -297,7 +296,9 @@ async fn ce01_tokens_are_refreshed_and_a_person_is_asked_when_that_fails() {
     let mcp = started([world.server(login)]).await;
     world.forget();
     assert_eq!(echo(&mcp).await.as_deref(), Ok("over http"));
-    assert_eq!((times.load(Ordering::SeqCst), world.token_requests()), (1, 2));
+    assert_eq!(times.load(Ordering::SeqCst), 1);
+    // The stream of the session may have been refused with the same token, and asks for another one by itself.
+    assert!((2..=3).contains(&world.token_requests()), "{}", world.token_requests());
     world.forget();
     world.made.lock().unwrap().refresh = None;
     // The call waits for the person, and is performed once.

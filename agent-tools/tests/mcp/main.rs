@@ -13,11 +13,13 @@ mod common;
 mod fake;
 mod http;
 mod logins;
+#[path = "../common/manners.rs"]
+mod manners;
 mod pinned;
 mod questions;
 mod zoo;
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use entourage_core::{
     event::Event,
@@ -35,15 +37,7 @@ use entourage_tools::mcp::{Mcp, McpLifecycle, McpServer, McpState};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Waits until something holds that another process brings about.
-async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let waited = async {
-        while !holds() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    assert!(tokio::time::timeout(Duration::from_secs(60), waited).await.is_ok(), "never: {what}");
-}
+use manners::{all_end, eventually};
 
 async fn started(servers: impl IntoIterator<Item = McpServer>) -> Mcp {
     let mcp = Mcp::start(servers).unwrap();
@@ -75,18 +69,6 @@ async fn call(mcp: &Mcp, tool: &str, arguments: Value) -> Result<String, String>
 
 async fn echo(mcp: &Mcp) -> Result<String, String> {
     call(mcp, "mcp_fake_echo", json!({"text": "hi"})).await
-}
-
-fn is_alive(pid: &str) -> bool {
-    // One that ended and was not waited for is none.
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    !stat.is_empty() && !stat.rsplit(')').next().unwrap_or_default().trim_start().starts_with('Z')
-}
-
-async fn all_end(notes: &Path) {
-    let pids = [fake::notes(notes, "started"), fake::notes(notes, "children")].concat();
-    assert!(!pids.is_empty());
-    eventually("the servers end", || !pids.iter().any(|pid| is_alive(pid))).await;
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! What the tools ask servers: diagnostics, places, symbols; and their restart.
+//! Questions of the tools to servers: diagnostics, places, symbols; and restarts of servers.
 
 use std::{path::Path, sync::Arc, time::Duration};
 

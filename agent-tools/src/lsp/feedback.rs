@@ -37,7 +37,7 @@ const SPARE: Duration = Duration::from_secs(1);
 /// Most characters of a path that is shown.
 pub(super) const PATH: usize = 200;
 
-/// What one server said of a file.
+/// The diagnostics of one server for a file.
 pub(super) struct Said {
     pub(super) server: String,
     pub(super) live: Result<(Arc<Live>, Heard), Absent>,
@@ -144,7 +144,7 @@ impl LanguageServers {
         said.into_iter().map(|(_, said)| said).collect()
     }
 
-    /// What the servers said of a file, and of the others that the call may read.
+    /// Returns the diagnostics of a file, and of the others that the call may read.
     pub(super) fn report(
         &self,
         at: &Path,

@@ -1,4 +1,4 @@
-//! What a server asks and tells by itself. It is answered at once, and nothing is changed for it.
+//! Requests and notices of a server. They are answered at once, and nothing is changed for them.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! What a server has said of the project so far: diagnostics by file, and if it is still at work.
+//! Knowledge of the project that a server has told: diagnostics by file, and if it is still at work.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -29,13 +29,13 @@ pub(super) struct Group {
     pub(super) files: usize,
 }
 
-/// What the servers say of a file and the project.
+/// Diagnostics of a file and the project.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Report {
     /// The file as it is shown, and its diagnostics; `None` where none is asked about, or no server spoke of it.
     pub(super) file: Option<(String, Group)>,
     pub(super) project: Group,
-    /// What else is to be told.
+    /// Notes behind them.
     pub(super) notes: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What servers say, read tolerantly: one item that is none costs that item alone. Pure.
+//! Messages of servers, read tolerantly: one item that is none costs that item alone. Pure.
 //!
 //! Texts are cleaned and cut here, so nothing else sees them as they came.
 

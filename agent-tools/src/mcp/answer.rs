@@ -1,4 +1,4 @@
-//! What a server over HTTP answered, where that is no message of the protocol.
+//! Answers of a server over HTTP that are no messages of the protocol.
 
 use std::{error::Error, fmt};
 

@@ -156,7 +156,7 @@ fn is_within_bounds(document: &Node) -> bool {
     Count::default().adds(document, 0)
 }
 
-/// What a tree has so far.
+/// Counts of a tree so far.
 #[derive(Default)]
 struct Count {
     nodes: usize,

@@ -47,7 +47,7 @@ struct Ready {
     client: AuthClient<reqwest::Client>,
 }
 
-/// What a server wants before it answers: the header in which it says so.
+/// The demand of a server before it answers: the header in which it says so.
 #[derive(Debug, Clone)]
 pub(in crate::mcp) struct Wanted {
     pub(in crate::mcp) header: String,
@@ -56,7 +56,7 @@ pub(in crate::mcp) struct Wanted {
 }
 
 impl Wanted {
-    /// What the header of a 401 asks for, or that of a 403 with `is_refused`; a 403 may have nothing to do with rights.
+    /// Reads the header of a 401, or that of a 403 with `is_refused`; a 403 may have nothing to do with rights.
     pub(in crate::mcp) fn read(header: &str, is_refused: bool) -> Option<Self> {
         let header = Some(header).filter(|header| header.len() <= CHALLENGE)?.to_owned();
         // Where it leads is read later.
@@ -291,7 +291,7 @@ fn check(guarded: &Guarded, metadata: &AuthorizationMetadata) -> Result<(), Refu
     Ok(())
 }
 
-/// What a failure is called: nothing that was sent, and little of what was answered.
+/// Returns the text for a failure: nothing that was sent, and little of what was answered.
 fn told(error: &AuthError) -> String {
     let text = match error {
         AuthError::DiscoveryRequestFailed { source, .. } => match source.downcast_ref::<Refused>() {

@@ -38,7 +38,7 @@ const TIME: Duration = Duration::from_secs(20);
 const REQUESTS: usize = 32;
 /// The code of a login as the library knows it.
 pub(super) const CODE: &str = "the-code-of-this-login";
-/// What is kept of a token.
+/// Fields of a token that are kept.
 const KEPT: [&str; 5] = ["access_token", "token_type", "expires_in", "refresh_token", "scope"];
 
 /// Asks for logins.

@@ -117,7 +117,7 @@ async fn read(stream: &mut TcpStream) -> Option<String> {
     Some(target.to_owned()).filter(|_| method == "GET")
 }
 
-/// What a request with this state brings.
+/// The content of a request with this state.
 fn ending(target: &str, state: &str) -> Option<Ending> {
     let (path, query) = target.split_once('?')?;
     if path != PATH {

@@ -58,7 +58,7 @@ pub struct McpLogin {
 /// Shows a person the name of a server, and the address to open.
 type Show = dyn Fn(&str, &str) + Send + Sync;
 
-/// Who logs in.
+/// The one that logs in.
 #[derive(Clone)]
 enum Who {
     Person(Arc<Show>),

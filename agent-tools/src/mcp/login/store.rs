@@ -31,7 +31,7 @@ struct Kept {
     /// The client that the user named; tokens of another are of no use.
     client: Option<String>,
     memory: Mutex<Option<Record>>,
-    /// What belongs to the tokens that come next.
+    /// Facts that belong to the tokens that come next.
     next: Mutex<Option<Found>>,
 }
 
@@ -43,7 +43,7 @@ pub(super) struct Record {
     pub(super) found: Found,
 }
 
-/// What a login found out beside its tokens.
+/// Facts that a login found out beside its tokens.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub(super) struct Found {
     /// The secret that a registration brought.

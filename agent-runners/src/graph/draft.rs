@@ -176,7 +176,8 @@ impl DraftNode {
             self.links.problems.push(Problem::NoSizes { node: Arc::clone(&self.links.id) });
             return;
         }
-        self.attempts.get_or_insert(u32::try_from(agents.len()).unwrap_or(u32::MAX).min(ESCALATIONS));
+        let sizes = agents.chunk_by(|(one, _), (other, _)| one == other).count();
+        self.attempts.get_or_insert(u32::try_from(sizes).unwrap_or(u32::MAX).min(ESCALATIONS));
         self.agent("escalate", |agent| agent.agents = agents);
     }
 

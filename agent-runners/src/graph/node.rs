@@ -68,7 +68,8 @@ pub(crate) type GatherFn = Arc<dyn Fn(Vec<Option<NodeValue>>) -> Result<NodeValu
 
 #[derive(Clone)]
 pub(crate) struct AgentWork {
-    /// Agents by size, smallest first: each failed attempt escalates to the next. At least one.
+    /// Agents by size, smallest first: each failed attempt escalates to the next size, and whichever agent of a size is
+    /// free first makes the attempt. At least one.
     pub(crate) agents: Vec<(Option<Size>, Arc<dyn Agent>)>,
     /// Builds the task from the node's inputs.
     pub(crate) task: TaskFn,
@@ -90,6 +91,20 @@ pub(crate) struct MapWork {
     pub(crate) all: bool,
     /// Name of the agent that works on the items; `None` for steps of the program.
     pub(crate) agent: Option<Arc<str>>,
+}
+
+impl AgentWork {
+    /// Returns the agents of which one makes the attempt after so many failed ones.
+    pub(crate) fn level(&self, failures: u32) -> &[(Option<Size>, Arc<dyn Agent>)] {
+        let levels = self.agents.chunk_by(|(one, _), (other, _)| one.is_some() && one == other);
+        let last = usize::try_from(failures).unwrap_or(usize::MAX).saturating_add(1);
+        levels.take(last).last().unwrap_or_default()
+    }
+
+    /// True if a failed attempt may pass the node to another agent.
+    pub(crate) fn has_choice(&self) -> bool {
+        self.agents.len() > 1
+    }
 }
 
 /// Retry policy of a node.

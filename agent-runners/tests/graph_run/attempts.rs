@@ -104,6 +104,56 @@ async fn lo04_a_failed_attempt_is_retried_one_size_up_with_the_reason() {
     }
 }
 
+/// Four nodes for two small agents and a large one; `given` names the agent of each that has no choice.
+fn pooled(log: &Log, hands: &[Hand; 3], given: &[Option<usize>; 4]) -> TaskGraph {
+    let graph = TaskGraph::builder("pool");
+    let [ann, bob, large] = hands;
+    for (node, given) in ["n0", "n1", "n2", "n3"].into_iter().zip(given) {
+        let added = graph.agent(node, &hands[given.unwrap_or(0)], node);
+        if given.is_none() {
+            added.escalate([(Size::S, ann.clone()), (Size::S, bob.clone()), (Size::L, large.clone())]);
+        }
+    }
+    log.note("built");
+    graph.build().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn lo08_the_first_free_agent_of_a_size_makes_the_attempt_and_the_others_wait() {
+    let log = Log::default();
+    let hand = |name: &str, seconds: u64| {
+        let acts = ["n0", "n1", "n2", "n3"].map(|node| (node, [Act::Sleep(secs(seconds))]));
+        acts.into_iter().fold(Hand::logging(name, &log), |hand, (node, acts)| hand.on(node, acts))
+    };
+    let agents = |given: [Option<usize>; 4]| {
+        let hands = [hand("ann", 5), hand("bob", 2), hand("large", 1)];
+        let graph = pooled(&log, &hands, &given);
+        async move {
+            let (began, run) = (Instant::now(), graph.run("Go").await.unwrap());
+            assert!(hands.iter().all(|hand| hand.most() <= 1), "each works on one at a time");
+            let report = run.report();
+            let names = report.nodes.iter().map(|node| node.agent.as_deref().unwrap().to_owned());
+            (names.collect::<Vec<_>>(), began.elapsed())
+        }
+    };
+    // Bob is free again after 2 s and after 4 s.
+    assert_eq!(agents([None; 4]).await, (["ann", "bob", "bob", "bob"].map(str::to_owned).to_vec(), secs(6)));
+    let (names, time) = agents([Some(1), None, None, Some(0)]).await;
+    assert_eq!((names, time), (["bob", "ann", "bob", "ann"].map(str::to_owned).to_vec(), secs(10)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn lo04_what_an_agent_of_a_size_fails_at_goes_one_size_up() {
+    let log = Log::default();
+    let [ann, bob] = ["ann", "bob"].map(|name| Hand::logging(name, &log).on("n1", [Act::Fail("too hard")]));
+    let hands = [ann, bob, Hand::logging("large", &log)];
+    let run = pooled(&log, &hands, &[None; 4]).run("Go").await.unwrap();
+    assert_eq!(run.outcome.status, Status::Completed);
+    let report = run.report();
+    let node = report.node("n1").unwrap();
+    assert_eq!((node.agent.as_deref(), node.attempts), (Some("large"), 2));
+}
+
 #[tokio::test(start_paused = true)]
 async fn lo04_the_largest_is_the_last() {
     let log = Log::default();

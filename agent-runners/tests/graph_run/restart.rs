@@ -293,6 +293,38 @@ fn another_agent_for_an_attempt_in_flight_refuses_to_resume() {
 }
 
 #[test]
+fn lo08_an_attempt_goes_on_with_the_agent_that_began_it_though_another_is_free() {
+    let store = memory();
+    let build = |gate: &Gate, with: [&str; 2]| {
+        let hands = with.map(|name| Hand::new(name).on("two", [Act::Wait(gate.clone())]));
+        let graph = TaskGraph::builder("pool");
+        for node in ["one", "two"] {
+            graph.agent(node, &hands[0], node).escalate(hands.clone().map(|hand| (Size::S, hand)));
+        }
+        graph.build().unwrap()
+    };
+    process(async {
+        let gate = Gate::new();
+        runtime_on(&store).session_with_id(root()).start(&build(&gate, ["ann", "bob"]), "Go").detach();
+        gate.arrived(1).await;
+    });
+    process(async {
+        let open = Gate::new();
+        open.open();
+        let error = resume_on(&store, &build(&open, ["ann", "eve"])).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Diverged);
+        assert!(error.message().contains("`two` was run by `bob`"), "{error}");
+        resume_on(&store, &build(&open, ["ann", "bob"])).await.unwrap();
+        let report = GraphReport::from_events(&stored(&store, &root()).await).unwrap();
+        let node = report.node("two").unwrap();
+        assert_eq!(
+            (node.agent.as_deref(), node.attempts, node.state()),
+            (Some("bob"), 1, NodeState::Completed)
+        );
+    });
+}
+
+#[test]
 fn a_changed_graph_below_keeps_the_one_above_open() {
     let store = memory();
     let build = |version: &str, gate: &Gate| {

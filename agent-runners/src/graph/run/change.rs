@@ -83,11 +83,11 @@ impl Machine {
             }
         }
         let number = self.names().agent(agent.name());
-        self.schedule.reassign(place, number).map_err(|refusal| self.refused(&refusal))?;
+        self.schedule.reassign(place, &[number]).map_err(|refusal| self.refused(&refusal))?;
         let Some(track) = self.track(place) else { return Ok(()) };
         track.failures = 0;
         let more = track.more();
-        more.agent = Some(agent);
+        (more.agent, more.by) = (Some(agent), None);
         // The new agent does not continue what the former one began.
         more.goes_on = false;
         // The former agent may have been waiting for an answer; the new one is not.

@@ -121,13 +121,34 @@ impl Machine {
             return Some(Arc::clone(agent));
         }
         let Work::Agent(work) = &self.node(place)?.work else { return None };
-        let size =
-            usize::try_from(track.failures).unwrap_or(usize::MAX).min(work.agents.len().saturating_sub(1));
-        work.agents.get(size).map(|(_, agent)| Arc::clone(agent))
+        let (level, seat) = (work.level(track.failures), self.schedule.seat(place));
+        let sits = |agent: &&(_, Arc<dyn Agent>)| seat == self.number(agent.1.name());
+        let of_seat = seat.and_then(|_| level.iter().find(sits));
+        of_seat.or(level.first()).map(|(_, agent)| Arc::clone(agent))
+    }
+
+    /// Returns the scheduler's number of an agent.
+    fn number(&self, agent: &str) -> Option<usize> {
+        self.names.as_ref().unwrap_or(&self.topology.names).known(agent)
+    }
+
+    /// Returns the scheduler's numbers of the agents of which one makes the next attempt.
+    fn candidates(&mut self, place: usize) -> Vec<usize> {
+        let Some(track) = self.tracks.get(place) else { return Vec::new() };
+        let given = track.more.as_ref().and_then(|more| more.agent.clone());
+        let agents = match (given, self.node(place).map(|node| &node.work)) {
+            (Some(agent), _) => vec![agent],
+            (None, Some(Work::Agent(work))) => {
+                work.level(track.failures).iter().map(|(_, agent)| Arc::clone(agent)).collect()
+            }
+            _ => Vec::new(),
+        };
+        agents.iter().map(|agent| self.names().agent(agent.name())).collect()
     }
 
     /// Begins or continues an attempt. Returns the number of a new one.
     pub(super) fn begin(&mut self, place: usize, now: Timestamp) -> Option<u32> {
+        self.note_agent(place);
         let track = self.tracks.get_mut(place)?;
         track.started = now;
         if let Some(more) = &mut track.more {
@@ -139,6 +160,14 @@ impl Machine {
         }
         track.attempt = track.attempt.saturating_add(1);
         Some(track.attempt)
+    }
+
+    /// Notes which of several agents makes the attempt.
+    pub(super) fn note_agent(&mut self, place: usize) {
+        let chosen = self.schedule.seat(place).and_then(|_| self.agent(place));
+        if let (Some(agent), Some(track)) = (chosen, self.track(place)) {
+            track.more().by = Some(agent.name().into());
+        }
     }
 
     /// Applies the end of an attempt.
@@ -217,12 +246,14 @@ impl Machine {
         self.finish(place, Err(error), spent, now);
     }
 
-    /// Passes the next attempt to the next larger agent, and to that agent's limit.
+    /// Passes the next attempt to the agents of the next larger size, and to their limits.
     pub(super) fn escalated(&mut self, place: usize) {
-        let Some(agent) = self.agent(place) else { return };
-        let number = self.names().agent(agent.name());
-        if self.schedule.agent(place) != Some(number) {
-            drop(self.schedule.reassign(place, number));
+        let candidates = self.candidates(place);
+        if !candidates.is_empty() && self.schedule.offered(place) != candidates {
+            drop(self.schedule.reassign(place, &candidates));
+            if let Some(more) = self.track(place).and_then(|track| track.more.as_mut()) {
+                more.by = None;
+            }
         }
     }
 

@@ -96,12 +96,15 @@ impl Machine {
         self.schedule
             .restore(place, State::Running, |_, _| false)
             .map_err(|refusal| diverged(self.refused(&refusal).message()))?;
-        let agent = self.agent(place);
+        let seat = started.agent.as_ref().map(|agent| self.names().agent(agent));
+        let sits = seat.is_none_or(|seat| self.schedule.sit(place, seat));
+        let agent = self.agent(place).filter(|_| sits);
         if agent.as_ref().map(|agent| agent.name()) != started.agent.as_deref() {
             let text =
                 format!("`{}` was run by `{}`, and now has another agent", started.node, named(started));
             return Err(diverged(&text));
         }
+        self.note_agent(place);
         if let Some(track) = self.track(place) {
             track.attempt = started.attempt;
             // No record tells the time spent before this process. A map has no other start here.

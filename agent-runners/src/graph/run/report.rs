@@ -73,8 +73,9 @@ impl Machine {
     }
 
     fn report_agent(&self, place: usize, track: &Track, node: &mut NodeReport) {
-        if let Some(agent) = self.agent(place) {
-            node.agent = Some(agent.name().into());
+        let by = track.more.as_ref().and_then(|more| more.by.clone());
+        if let Some(agent) = by.or_else(|| self.agent(place).map(|agent| agent.name().into())) {
+            node.agent = Some(agent);
         }
         if let Some(more) = &track.more {
             node.child.clone_from(&more.child);

@@ -58,17 +58,27 @@ impl Names {
         number(&mut self.providers, name)
     }
 
+    /// Returns the number of an agent that has one.
+    pub(super) fn known(&self, agent: &str) -> Option<usize> {
+        self.agents.get(agent).copied()
+    }
+
     /// Returns the node as the scheduler sees it, without edges.
     pub(super) fn planned(&mut self, node: &Node) -> Planned {
         let expected = node.expected.map_or(UNIT, |time| u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
         // The items of a map are scheduled for their agent, not the map itself.
-        let agent = match &node.work {
-            Work::Agent(_) => node.agent(),
-            Work::Step(_) | Work::Map(_) => None,
-        };
+        let mut agents = match &node.work {
+            Work::Agent(work) => work.level(0),
+            Work::Step(_) | Work::Map(_) => &[],
+        }
+        .iter()
+        .map(|(_, agent)| self.agent(agent.name()));
+        let agent = agents.next();
+        let others = agents.collect();
         Planned {
             edges: Vec::new(),
-            agent: agent.map(|agent| self.agent(agent)),
+            agent,
+            others,
             provider: node.provider.as_ref().map(|provider| self.provider(provider)),
             expected,
         }

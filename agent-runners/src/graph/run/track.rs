@@ -35,6 +35,8 @@ pub(super) struct More {
     pub(super) child: Option<SessionId>,
     /// Agent that it was reassigned to, instead of those that the graph names.
     pub(super) agent: Option<Arc<dyn Agent>>,
+    /// Name of the agent of the newest attempt, if there was a choice and no other agent was named since.
+    pub(super) by: Option<Arc<str>>,
     /// Error of the newest failed attempt.
     pub(super) error: Option<ErrorRecord>,
     pub(super) spent: Spent,

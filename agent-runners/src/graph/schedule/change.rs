@@ -55,13 +55,13 @@ impl Schedule {
         }
     }
 
-    /// Gives the node to `agent`. A running attempt is stopped, and the node is pending again once that attempt has
-    /// finished. Returns its new state.
+    /// Gives the node to whichever of `agents` has a slot first. A running attempt is stopped, and the node is pending
+    /// again once that attempt has finished. Returns its new state.
     ///
     /// # Errors
     /// [`Refused::State`] when the node is completed, waits for items, or is being skipped or cancelled;
     /// [`Refused::Closed`].
-    pub(crate) fn reassign(&mut self, node: usize, agent: usize) -> Result<State, Refused> {
+    pub(crate) fn reassign(&mut self, node: usize, agents: &[usize]) -> Result<State, Refused> {
         let (number, of) = self.open(node)?;
         let refused = match of.state {
             State::Completed | State::Suspended => true,
@@ -71,15 +71,16 @@ impl Schedule {
         if refused {
             return Err(Refused::State { node, state: of.state });
         }
-        let agent = small(agent)?;
-        let parent = self.parent(node).and_then(|parent| small(parent).ok());
-        let group = parent.and_then(|parent| self.groups.get(&parent)).map_or(NONE, |group| group.limit);
-        let class = self.ready.class(Wants { agent, ..self.wants(node) }, group)?;
-        self.reassigned.insert(number, Reassigned { agent, class });
+        let wants = self.ready.sets.wants(agents, self.wants(node).provider)?;
+        let class = self.ready.class(wants, self.group_limit(node))?;
+        self.reassigned.insert(number, Reassigned { wants, class });
         match of.state {
             State::Running => self.ask_to_stop(number, Stop::Restart),
             State::Stopping => {}
-            _ => self.move_to(number, class),
+            _ => {
+                self.unbind(number);
+                self.move_to(number, class);
+            }
         }
         if self.in_flight.remove(&number) {
             self.pend(number);
@@ -119,7 +120,7 @@ impl Schedule {
         let first_in = self.plan.edges() + self.added.ins.len();
         let (first_in, end_in) = (small(first_in)?, small(first_in + planned.edges.len())?);
         let ins = planned.edges.iter().map(In::new).collect::<Result<Vec<_>, _>>()?;
-        let wants = Wants::new(planned)?;
+        let wants = Wants::new(planned, &mut self.ready.sets)?;
         let limit = self.groups.get(&parent).map_or(NONE, |group| group.limit);
         let class = self.ready.class(wants, limit)?;
         let mut of = Node::new(class, planned.expected.saturating_add(self.after(parent)));

@@ -31,6 +31,10 @@ pub(crate) struct Schedule {
     pub(super) stops: BTreeMap<u32, Stop>,
     /// Last reassignment of each node that has one.
     pub(super) reassigned: BTreeMap<u32, Reassigned>,
+    /// Agent of each running node that had a choice.
+    pub(super) seats: BTreeMap<u32, u32>,
+    /// Nodes whose attempt continues with the agent that it had, although they had a choice.
+    pub(super) bound: BTreeMap<u32, Bound>,
     /// Pending nodes with an attempt in flight: that attempt continues, whatever became of the node's dependencies.
     pub(super) in_flight: BTreeSet<u32>,
     /// Items of the nodes that have some.
@@ -81,11 +85,19 @@ pub(super) enum Stop {
     Restart,
 }
 
-/// Agent that a node was given to, from the attempt after the running one on.
+/// Agents that a node was given to, from the attempt after the running one on.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reassigned {
+    pub(super) wants: Wants,
+    /// Class of limits that these agents make it count towards.
+    pub(super) class: u32,
+}
+
+/// A node that had a choice, and whose attempt continues.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bound {
     pub(super) agent: u32,
-    /// Class of limits that this agent makes it count towards.
+    /// Its class from the next attempt on.
     pub(super) class: u32,
 }
 
@@ -95,7 +107,7 @@ impl Schedule {
     /// # Errors
     /// [`Refused::TooMany`] when there are more limits than can be numbered.
     pub(crate) fn new(plan: Arc<Plan>, limits: Limits, policy: Policy) -> Result<Self, Refused> {
-        let mut ready = Ready::new(limits);
+        let mut ready = Ready::new(limits, plan.sets().clone());
         let mut nodes = Vec::with_capacity(plan.len());
         for ((node, wants), priority) in (0..).zip(plan.wants()).zip(plan.priorities()) {
             let class = ready.class(*wants, NONE)?;
@@ -116,6 +128,8 @@ impl Schedule {
             unheld: BTreeSet::new(),
             stops: BTreeMap::new(),
             reassigned: BTreeMap::new(),
+            seats: BTreeMap::new(),
+            bound: BTreeMap::new(),
             in_flight: BTreeSet::new(),
             groups: BTreeMap::new(),
             consequences: VecDeque::new(),
@@ -132,13 +146,16 @@ impl Schedule {
     #[inline]
     pub(crate) fn start(&mut self) -> Option<usize> {
         let (nodes, missing, in_flight) = (&self.nodes, &self.missing, &self.in_flight);
-        let node = self.ready.pop(|node, class| {
+        let (node, agent) = self.ready.pop(|node, class| {
             (missing.get(node as usize) == Some(&0) || in_flight.contains(&node))
                 && nodes
                     .get(node as usize)
                     .is_some_and(|node| node.state == State::Pending && node.class == class)
         })?;
         self.in_flight.remove(&node);
+        if let Some(agent) = agent {
+            self.seats.insert(node, agent);
+        }
         self.set(node, State::Running);
         Some(node as usize)
     }
@@ -180,10 +197,11 @@ impl Schedule {
     fn settle_slots(&mut self, node: usize) -> Result<u32, Refused> {
         let (number, of) = self.node(node)?;
         match (of.state, self.groups.get(&number)) {
-            (State::Running | State::Stopping, None) => self.ready.release(of.class),
+            (State::Running | State::Stopping, None) => self.leave(number, of.class),
             (State::Suspended, Some(group)) if group.open == 0 => drop(self.groups.remove(&number)),
             (state, _) => return Err(Refused::State { node, state }),
         }
+        self.unbind(number);
         if let Some(given) = self.reassigned.get(&number)
             && let Some(of) = self.nodes.get_mut(node)
         {
@@ -227,10 +245,10 @@ impl Schedule {
         if of.state != State::Running {
             return Err(Refused::State { node, state: of.state });
         }
-        self.ready.release(of.class);
+        let class = self.bind(number, of.class)?;
         self.set(number, State::Pending);
         self.in_flight.insert(number);
-        self.ready.push(number, of.priority, of.class);
+        self.ready.push(number, of.priority, class);
         Ok(())
     }
 
@@ -269,6 +287,7 @@ impl Schedule {
     /// Ends a node; [`spread`](Self::spread) updates its dependents.
     pub(super) fn end(&mut self, node: u32, state: State) {
         self.in_flight.remove(&node);
+        self.unbind(node);
         self.set(node, state);
         self.wave.push_back(node);
     }

@@ -42,7 +42,7 @@ impl Schedule {
         let (first, open) = (small(self.nodes.len())?, small(items.len())?);
         let end = small(self.nodes.len().saturating_add(items.len()))?;
         let limit = at_once.map_or(Ok(NONE), |most| self.ready.limit(most))?;
-        self.ready.release(of.class);
+        self.leave(number, of.class);
         self.set(number, State::Suspended);
         self.groups.insert(number, Group { open, items: first..end, limit });
         for item in items {
@@ -52,6 +52,12 @@ impl Schedule {
             self.consequences.push_back(Consequence::Gather { node });
         }
         Ok(first as usize..end as usize)
+    }
+
+    /// Returns the number of the limit on the items that this node is one of.
+    pub(super) fn group_limit(&self, item: usize) -> u32 {
+        let parent = self.parent(item).and_then(|parent| small(parent).ok());
+        parent.and_then(|parent| self.groups.get(&parent)).map_or(NONE, |group| group.limit)
     }
 
     pub(super) fn stop_group(&mut self, node: u32) {

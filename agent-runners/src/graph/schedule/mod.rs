@@ -11,6 +11,7 @@ mod map;
 mod plan;
 mod query;
 mod ready;
+mod seat;
 #[cfg(test)]
 mod tests;
 
@@ -25,6 +26,8 @@ pub(crate) struct Planned {
     /// Agent that works on it, as a number that the caller assigns. A step of the program has none, and counts only
     /// towards the overall limit and its provider's.
     pub(crate) agent: Option<usize>,
+    /// Further agents: whichever of these and `agent` has a slot first works on it.
+    pub(crate) others: Vec<usize>,
     /// Provider whose limit it counts towards, as a number that the caller assigns.
     pub(crate) provider: Option<usize>,
     /// Expected duration in µs; the same for all nodes when unknown.

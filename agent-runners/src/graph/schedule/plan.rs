@@ -1,6 +1,10 @@
 //! The nodes and edges that a schedule works on: flat arrays, built once per graph and shared by its runs.
 
-use std::{collections::VecDeque, ops::Range, sync::Arc};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ops::Range,
+    sync::Arc,
+};
 
 use super::{Planned, PlannedEdge, Refused};
 
@@ -33,6 +37,7 @@ struct Shape {
     /// True for a node with a conditional edge out of it.
     asks: Vec<bool>,
     wants: Vec<Wants>,
+    sets: Sets,
     /// Nodes in topological order.
     order: Vec<u32>,
 }
@@ -57,7 +62,37 @@ pub(super) struct Out {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Wants {
     pub(super) agent: u32,
+    /// Number of a set of agents, any of which will do; `agent` is none then.
+    pub(super) any: u32,
     pub(super) provider: u32,
+}
+
+/// Sets of agents, any of which may work on a node, in the order in which they are asked.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Sets {
+    sets: Vec<Arc<[u32]>>,
+    numbers: BTreeMap<Arc<[u32]>, u32>,
+}
+
+impl Sets {
+    /// Returns the agents of a set.
+    pub(super) fn agents(&self, number: u32) -> &[u32] {
+        self.sets.get(number as usize).map(AsRef::as_ref).unwrap_or_default()
+    }
+
+    /// Returns what a node wants that one of these agents works on.
+    pub(super) fn wants(&mut self, agents: &[usize], provider: u32) -> Result<Wants, Refused> {
+        let agents = agents.iter().map(|agent| small(*agent)).collect::<Result<Arc<[u32]>, _>>()?;
+        if let [] | [_] = *agents {
+            return Ok(Wants { agent: agents.first().copied().unwrap_or(NONE), any: NONE, provider });
+        }
+        let next = small(self.sets.len())?;
+        let any = *self.numbers.entry(Arc::clone(&agents)).or_insert(next);
+        if any == next {
+            self.sets.push(agents);
+        }
+        Ok(Wants { agent: NONE, any, provider })
+    }
 }
 
 impl Plan {
@@ -71,7 +106,7 @@ impl Plan {
         let count = nodes.size_hint().0;
         let (mut first_in, mut ins) = (Vec::with_capacity(count + 1), Vec::new());
         let (mut degree, mut wants) = (Vec::with_capacity(count), Vec::with_capacity(count));
-        let mut expected = Vec::with_capacity(count);
+        let (mut expected, mut sets) = (Vec::with_capacity(count), Sets::default());
         first_in.push(0);
         for node in nodes {
             for edge in &node.edges {
@@ -79,13 +114,14 @@ impl Plan {
             }
             first_in.push(small(ins.len())?);
             degree.push(small(node.edges.len())?);
-            wants.push(Wants::new(&node)?);
+            wants.push(Wants::new(&node, &mut sets)?);
             expected.push(node.expected);
         }
         small(degree.len())?;
         let Turned { first_out, dependents, numbers, asks } = turned(&first_in, &ins, degree.len())?;
         let order = Vec::new();
-        let mut shape = Shape { first_in, ins, degree, first_out, dependents, numbers, asks, wants, order };
+        let mut shape =
+            Shape { first_in, ins, degree, first_out, dependents, numbers, asks, wants, sets, order };
         shape.order = shape.sorted()?;
         let priority = shape.longest(&expected);
         Ok(Self { shape: Arc::new(shape), expected, priority })
@@ -107,6 +143,10 @@ impl Plan {
 
     pub(super) fn wants(&self) -> &[Wants] {
         &self.shape.wants
+    }
+
+    pub(super) fn sets(&self) -> &Sets {
+        &self.shape.sets
     }
 
     pub(super) fn expected(&self, node: usize) -> Option<u64> {
@@ -221,9 +261,14 @@ impl In {
 }
 
 impl Wants {
-    pub(super) fn new(node: &Planned) -> Result<Self, Refused> {
+    pub(super) fn new(node: &Planned, sets: &mut Sets) -> Result<Self, Refused> {
         let number = |given: Option<usize>| given.map_or(Ok(NONE), small);
-        Ok(Self { agent: number(node.agent)?, provider: number(node.provider)? })
+        let (agent, provider) = (number(node.agent)?, number(node.provider)?);
+        if node.others.is_empty() {
+            return Ok(Self { agent, any: NONE, provider });
+        }
+        let agents: Vec<_> = node.agent.into_iter().chain(node.others.iter().copied()).collect();
+        sets.wants(&agents, provider)
     }
 }
 

@@ -87,14 +87,6 @@ impl Schedule {
         self.nodes.get(node).map(|node| node.state)
     }
 
-    /// Returns the agent of a node, from its next attempt on.
-    pub(crate) fn agent(&self, node: usize) -> Option<usize> {
-        let reassigned =
-            small(node).ok().and_then(|node| self.reassigned.get(&node)).map(|given| given.agent);
-        let agent = reassigned.unwrap_or_else(|| self.wants(node).agent);
-        (agent != NONE).then_some(agent as usize)
-    }
-
     /// Returns the node that this one is an item of.
     #[inline]
     pub(crate) fn parent(&self, node: usize) -> Option<usize> {
@@ -157,7 +149,7 @@ impl Schedule {
 
     pub(super) fn wants(&self, node: usize) -> Wants {
         let added = || Some(self.added.nodes.get(node.checked_sub(self.plan.len())?)?.wants);
-        let none = Wants { agent: NONE, provider: NONE };
+        let none = Wants { agent: NONE, any: NONE, provider: NONE };
         self.plan.wants().get(node).copied().or_else(added).unwrap_or(none)
     }
 }

@@ -11,7 +11,7 @@ use std::{
 
 use super::{
     Limits, Refused,
-    plan::{NONE, Wants, small},
+    plan::{NONE, Sets, Wants, small},
 };
 
 /// Priority of a node, then the order in which nodes were added.
@@ -33,6 +33,8 @@ const FREE: u32 = 0;
 #[derive(Debug, Default)]
 struct Class {
     needs: Needs,
+    /// Agents of which one works on a node of the class, each with its limit.
+    any: Box<[(u32, u32)]>,
     nodes: BinaryHeap<Key>,
     /// First of `nodes` for which a token is queued.
     shown: Option<Key>,
@@ -57,11 +59,15 @@ pub(super) struct Ready {
     all_agents: u32,
     agents: BTreeMap<u32, u32>,
     providers: BTreeMap<u32, u32>,
-    numbers: BTreeMap<Needs, u32>,
+    /// Number of the class of nodes with these needs and this set of agents.
+    numbers: BTreeMap<(Needs, u32), u32>,
+    pub(super) sets: Sets,
+    /// Entries whose agents are all at work.
+    parked: Vec<Token>,
 }
 
 impl Ready {
-    pub(super) fn new(rules: Limits) -> Self {
+    pub(super) fn new(rules: Limits, sets: Sets) -> Self {
         let free = Class { needs: [NONE; 4], ..Class::default() };
         Self {
             queue: BinaryHeap::new(),
@@ -73,23 +79,29 @@ impl Ready {
             all_agents: NONE,
             agents: BTreeMap::new(),
             providers: BTreeMap::new(),
-            numbers: BTreeMap::from([([NONE; 4], FREE)]),
+            numbers: BTreeMap::from([(([NONE; 4], NONE), FREE)]),
+            sets,
+            parked: Vec::new(),
         }
     }
 
     /// Returns the class of nodes that count as `wants` and belong to the group `group`.
     pub(super) fn class(&mut self, wants: Wants, group: u32) -> Result<u32, Refused> {
-        if wants.agent == NONE && wants.provider == NONE && group == NONE {
+        if wants.agent == NONE && wants.any == NONE && wants.provider == NONE && group == NONE {
             return Ok(FREE);
         }
-        let all = self.any_agent(wants.agent)?;
+        let all = self.any_agent(wants.agent.min(wants.any))?;
         let needs = [self.agent(wants.agent)?, self.provider(wants.provider)?, group, all];
-        if let Some(class) = self.numbers.get(&needs) {
+        let key = (needs, wants.any);
+        if let Some(class) = self.numbers.get(&key) {
             return Ok(*class);
         }
         let class = small(self.classes.len())?;
-        self.classes.push(Class { needs, ..Class::default() });
-        self.numbers.insert(needs, class);
+        let agents = self.sets.agents(wants.any).to_vec();
+        let any = agents.into_iter().map(|agent| Ok((agent, self.agent(agent)?)));
+        let any = any.collect::<Result<_, Refused>>()?;
+        self.classes.push(Class { needs, any, ..Class::default() });
+        self.numbers.insert(key, class);
         Ok(class)
     }
 
@@ -146,29 +158,32 @@ impl Ready {
         }
     }
 
-    /// Takes the first node with a free slot at every limit, and its slots. `stands(node, class)` tells whether a
-    /// queued entry is still valid.
+    /// Takes the first node with a free slot at every limit, and its slots; with it comes the agent that it got, if
+    /// there was a choice. `stands(node, class)` tells whether a queued entry is still valid.
     #[inline]
-    pub(super) fn pop(&mut self, stands: impl Fn(u32, u32) -> bool) -> Option<u32> {
+    pub(super) fn pop(&mut self, stands: impl Fn(u32, u32) -> bool) -> Option<(u32, Option<u32>)> {
         while self.used < self.most {
             let token = self.queue.pop()?;
             let (_, Reverse(node)) = token.key;
             if token.class == FREE {
                 if stands(node, FREE) {
                     self.used += 1;
-                    return Some(node);
+                    return Some((node, None));
                 }
-            } else if self.take_class(token, &stands) {
-                return Some(node);
+            } else if let Some(agent) = self.take_class(token, &stands) {
+                return Some((node, agent));
             }
         }
         None
     }
 
-    fn take_class(&mut self, token: Token, stands: &impl Fn(u32, u32) -> bool) -> bool {
-        let Some(class) = self.classes.get(token.class as usize) else { return false };
+    /// Takes the first node of a class, and the first of its agents that has a slot.
+    fn take_class(&mut self, token: Token, stands: &impl Fn(u32, u32) -> bool) -> Option<Option<u32>> {
+        let class = self.classes.get(token.class as usize)?;
         let (needs, (_, Reverse(node))) = (class.needs, token.key);
-        let mut taken = false;
+        let free = class.any.iter().find(|(_, limit)| !self.is_full(*limit)).copied();
+        let waits = free.is_none() && !class.any.is_empty();
+        let mut taken = None;
         if class.shown == Some(token.key) {
             if !stands(node, token.class) {
                 self.show_next(token.class, stands);
@@ -176,10 +191,15 @@ impl Ready {
                 if let Some(full) = self.limits.get_mut(*full as usize) {
                     full.parked.push(token);
                 }
+            } else if waits {
+                self.parked.push(token);
             } else {
                 self.take(token.class);
+                if let Some(limit) = free.and_then(|(_, limit)| self.limits.get_mut(limit as usize)) {
+                    limit.used += 1;
+                }
                 self.show_next(token.class, stands);
-                taken = true;
+                taken = Some(free.map(|(agent, _)| agent));
             }
         }
         // It may have been the one woken for a limit's free slot: pass that slot on.
@@ -217,6 +237,41 @@ impl Ready {
             self.each_limit(class, |limit| limit.used = limit.used.saturating_sub(1));
             let needs = self.classes.get(class as usize).map_or([NONE; 4], |class| class.needs);
             needs.into_iter().for_each(|limit| self.wake(limit));
+            self.wake_parked();
+        }
+    }
+
+    /// Takes a slot of an agent, whether one is free or not.
+    pub(super) fn take_agent(&mut self, agent: u32) -> Result<(), Refused> {
+        let limit = self.agent(agent)?;
+        if let Some(limit) = self.limits.get_mut(limit as usize) {
+            limit.used += 1;
+        }
+        Ok(())
+    }
+
+    /// Releases a slot of an agent.
+    pub(super) fn release_agent(&mut self, agent: u32) {
+        let Some(limit) = self.agents.get(&agent).copied() else { return };
+        if let Some(limit) = self.limits.get_mut(limit as usize) {
+            limit.used = limit.used.saturating_sub(1);
+        }
+        self.wake(limit);
+        self.wake_parked();
+    }
+
+    /// Requeues the entries for which an agent has a slot again.
+    fn wake_parked(&mut self) {
+        let parked = std::mem::take(&mut self.parked);
+        for token in parked {
+            let Some(class) = self.classes.get(token.class as usize) else { continue };
+            if class.shown != Some(token.key) {
+                continue;
+            }
+            match class.any.iter().all(|(_, limit)| self.is_full(*limit)) {
+                true => self.parked.push(token),
+                false => self.queue.push(token),
+            }
         }
     }
 

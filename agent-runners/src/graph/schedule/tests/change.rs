@@ -77,16 +77,16 @@ fn lo13_retry_of_a_node_that_a_condition_skipped_sets_the_condition_aside() {
 fn lo13_reassign_moves_waiting_nodes_and_restarts_running_ones() {
     let mut s = free(vec![by(0, &[]), by(0, &[]), by(1, &[])]);
     assert_eq!(started(&mut s), [0, 2]);
-    assert_eq!(s.reassign(1, 5), Ok(State::Pending));
-    assert_eq!((started(&mut s), s.agent(1)), (vec![1], Some(5)));
-    assert_eq!(s.reassign(0, 1), Ok(State::Stopping));
+    assert_eq!(s.reassign(1, &[5]), Ok(State::Pending));
+    assert_eq!((started(&mut s), s.offered(1)), (vec![1], vec![5]));
+    assert_eq!(s.reassign(0, &[1]), Ok(State::Stopping));
     assert_eq!(told(&mut s), [Consequence::Stop { node: 0 }]);
     assert_eq!(finish(&mut s, 0, How::Failed), State::Pending, "that attempt does not count");
     assert_eq!(started(&mut s), NONE, "its new agent is busy");
     finish(&mut s, 2, How::Completed);
     assert_eq!(started(&mut s), [0]);
-    assert_eq!(s.reassign(2, 0), Err(Refused::State { node: 2, state: State::Completed }));
-    s.reassign(0, 3).unwrap();
+    assert_eq!(s.reassign(2, &[0]), Err(Refused::State { node: 2, state: State::Completed }));
+    s.reassign(0, &[3]).unwrap();
     s.cancel(0).unwrap();
     assert_eq!(finish(&mut s, 0, How::Completed), State::Cancelled, "the later word counts");
 }
@@ -96,11 +96,11 @@ fn lo13_a_retry_counts_for_the_agent_that_it_was_given_to_while_it_was_stopped()
     for stopped in [Schedule::cancel, |s: &mut Schedule, node| s.skip(node, SkipAs::Satisfied)] {
         let mut s = free(vec![by(0, &[]), by(1, &[])]);
         assert_eq!(started(&mut s), [0, 1]);
-        s.reassign(0, 1).unwrap();
+        s.reassign(0, &[1]).unwrap();
         stopped(&mut s, 0).unwrap();
         finish(&mut s, 0, How::Cancelled);
         s.retry(0).unwrap();
-        assert_eq!((s.agent(0), started(&mut s)), (Some(1), NONE.to_vec()), "that agent is busy");
+        assert_eq!((s.offered(0), started(&mut s)), (vec![1], NONE.to_vec()), "that agent is busy");
         finish(&mut s, 1, How::Completed);
         assert_eq!(started(&mut s), [0]);
     }
@@ -144,8 +144,8 @@ fn items_run_in_place_of_their_node_within_its_limit() {
     let items = s.expand(0, vec![by(0, &[]); 4], Some(2)).unwrap();
     assert_eq!((items.clone(), s.state(0)), (3..7, Some(State::Suspended)));
     assert_eq!(started(&mut s), [3], "the agent takes one at a time");
-    s.reassign(4, 1).unwrap();
-    s.reassign(5, 2).unwrap();
+    s.reassign(4, &[1]).unwrap();
+    s.reassign(5, &[2]).unwrap();
     assert_eq!(started(&mut s), [4], "and the node two");
     assert_eq!(
         s.finish(0, How::Completed, |_, _| true),
@@ -262,7 +262,7 @@ fn a_skipped_node_is_restored_with_the_cause_that_was_told() {
         if retried {
             restore(&mut s, 2, State::Waiting).unwrap();
         } else {
-            s.reassign(2, 0).unwrap();
+            s.reassign(2, &[0]).unwrap();
         }
         for needed in [0, 1] {
             s.retry(needed).unwrap();
@@ -327,7 +327,7 @@ fn lo13_an_attempt_in_flight_that_waits_for_a_slot_is_changed_like_any_other() {
     finish(&mut s, 0, How::Completed);
     assert_eq!(started(&mut s), [1], "a new attempt waits like any other");
     let mut s = overtaken(overall(1), Policy::default());
-    assert_eq!(s.reassign(1, 5), Ok(State::Pending));
+    assert_eq!(s.reassign(1, &[5]), Ok(State::Pending));
     assert_eq!(started(&mut s), [0]);
     finish(&mut s, 0, How::Failed);
     assert_eq!(s.state(1), Some(State::Skipped(Cause::Blocked(0))), "the other agent began nothing yet");

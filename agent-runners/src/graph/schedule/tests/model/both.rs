@@ -17,7 +17,7 @@ pub(super) enum Step {
     ReadyAgain(usize),
     Skip(usize, SkipAs),
     Cancel(usize),
-    Reassign(usize, usize),
+    Reassign(usize, Vec<usize>),
     Retry(usize),
     Add(Vec<(usize, bool, bool)>, Option<usize>),
     Expand(usize, Vec<Option<usize>>, Option<usize>),
@@ -28,6 +28,7 @@ pub(super) enum Step {
 #[derive(Debug, Clone)]
 pub(super) enum Recorded {
     State(usize, State),
+    Started(usize, Option<usize>),
     Step(Step, usize),
 }
 
@@ -45,14 +46,18 @@ impl Both {
         let expected = self.naive.next();
         prop_assert_eq!(self.real.start(), expected, "started");
         let Some(node) = expected else { return Ok(false) };
+        let seat = self.naive.slot(&self.naive.nodes[node]).unwrap();
         let of = &mut self.naive.nodes[node];
-        of.state = State::Running;
+        (of.state, of.seat) = (State::Running, seat);
+        if of.agents.len() > 1 {
+            prop_assert_eq!(self.real.seat(node), seat, "agent of {}", node);
+        }
         self.told[node] = State::Running;
         // An attempt that continues has begun before, and is recorded.
         if !std::mem::take(&mut of.in_flight) {
             of.attempts += 1;
             of.expanded = false;
-            self.record.push(Recorded::State(node, State::Running));
+            self.record.push(Recorded::Started(node, seat));
         }
         self.check()?;
         Ok(true)
@@ -81,7 +86,7 @@ impl Both {
             Step::RetryLater(pick) => {
                 let node = running(*pick);
                 if self.naive.nodes[node].state == State::Running {
-                    self.naive.nodes[node].state = State::Waiting;
+                    (self.naive.nodes[node].state, self.naive.nodes[node].bound) = (State::Waiting, None);
                     prop_assert_eq!(self.real.retry_later(node), Ok(State::Waiting));
                     self.told[node] = State::Waiting;
                     self.record.push(Recorded::State(node, State::Waiting));
@@ -105,8 +110,8 @@ impl Both {
             }
             Step::Reassign(pick, agent) => {
                 let node = at(*pick);
-                let done = !closed && self.naive.reassign(node, *agent);
-                prop_assert_eq!(self.real.reassign(node, *agent).is_ok(), done, "reassign {}", node);
+                let done = !closed && self.naive.reassign(node, agent);
+                prop_assert_eq!(self.real.reassign(node, agent).is_ok(), done, "reassign {}", node);
                 self.changed(node, step, done);
             }
             Step::Retry(pick) => {
@@ -136,6 +141,7 @@ impl Both {
                 (State::Running, _) => {
                     prop_assert_eq!(self.real.go_on(node), Ok(()));
                     (of.state, of.in_flight, self.told[node]) = (State::Pending, true, State::Pending);
+                    of.bound = of.seat.filter(|_| of.agents.len() > 1);
                 }
                 // It was reassigned while its attempt waited to continue.
                 (State::Stopping, State::Pending) => {
@@ -201,7 +207,8 @@ impl Both {
             optional: *optional,
             conditional: *conditional,
         };
-        let planned = Planned { edges: edges.iter().map(edge).collect(), agent, expected: 5, provider: None };
+        let planned =
+            Planned { edges: edges.iter().map(edge).collect(), agent, expected: 5, ..Planned::default() };
         let done = self.real.add(&planned);
         if self.naive.closed {
             prop_assert_eq!(done, Err(Refused::Closed));
@@ -239,7 +246,7 @@ impl Both {
         let range = self.real.expand(node, items.iter().map(item), at_once);
         prop_assert_eq!(range, Ok(first..first + items.len()));
         (self.naive.nodes[node].state, self.told[node]) = (State::Suspended, State::Suspended);
-        self.naive.nodes[node].expanded = true;
+        (self.naive.nodes[node].expanded, self.naive.nodes[node].bound) = (true, None);
         self.naive.at_once.remove(&node);
         self.naive.at_once.extend(at_once.map(|most| (node, most)));
         let of_attempt = self.naive.nodes[node].attempts;
@@ -313,6 +320,10 @@ pub(super) fn replayed(mut schedule: Schedule, record: &[Recorded]) -> Schedule 
     for entry in record {
         match entry {
             Recorded::State(node, state) => schedule.restore(*node, *state, holds).unwrap(),
+            Recorded::Started(node, seat) => {
+                schedule.restore(*node, State::Running, holds).unwrap();
+                assert!(seat.is_none_or(|seat| schedule.sit(*node, seat)));
+            }
             Recorded::Step(step, node) => again(&mut schedule, step, *node),
         }
     }
@@ -324,7 +335,7 @@ pub(super) fn again(schedule: &mut Schedule, step: &Step, node: usize) {
     match step {
         Step::Skip(_, dependents) => drop(schedule.skip(node, *dependents).unwrap()),
         Step::Cancel(_) => drop(schedule.cancel(node).unwrap()),
-        Step::Reassign(_, agent) => drop(schedule.reassign(node, *agent).unwrap()),
+        Step::Reassign(_, agent) => drop(schedule.reassign(node, agent).unwrap()),
         Step::Retry(_) => schedule.retry(node).unwrap(),
         Step::CancelAll => schedule.cancel_all(),
         Step::Add(edges, agent) => {
@@ -333,7 +344,8 @@ pub(super) fn again(schedule: &mut Schedule, step: &Step, node: usize) {
                 optional: *optional,
                 conditional: *conditional,
             });
-            let planned = Planned { edges: edges.collect(), agent: *agent, expected: 5, provider: None };
+            let planned =
+                Planned { edges: edges.collect(), agent: *agent, expected: 5, ..Planned::default() };
             assert_eq!(schedule.add(&planned), Ok(node));
         }
         Step::Expand(_, items, at_once) => {

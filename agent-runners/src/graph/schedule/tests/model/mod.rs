@@ -19,6 +19,11 @@ fn how() -> impl Strategy<Value = How> {
     prop_oneof![5 => Just(How::Completed), 2 => Just(How::Failed), 1 => Just(How::Cancelled)]
 }
 
+/// Different agents.
+fn several(count: std::ops::Range<usize>) -> impl Strategy<Value = Vec<usize>> {
+    proptest::sample::subsequence(vec![3, 0, 4, 1, 2], count)
+}
+
 fn step() -> impl Strategy<Value = Step> {
     let pick = || 0..10_000_usize;
     let agent = || proptest::option::of(0..4_usize);
@@ -31,7 +36,7 @@ fn step() -> impl Strategy<Value = Step> {
         8 => pick().prop_map(Step::ReadyAgain),
         3 => (pick(), skip).prop_map(|(node, dependents)| Step::Skip(node, dependents)),
         2 => pick().prop_map(Step::Cancel),
-        6 => (pick(), 0..5_usize).prop_map(|(node, agent)| Step::Reassign(node, agent)),
+        6 => (pick(), several(1..4)).prop_map(|(node, agents)| Step::Reassign(node, agents)),
         12 => pick().prop_map(Step::Retry),
         3 => (edges, agent()).prop_map(|(edges, agent)| Step::Add(edges, agent)),
         6 => (pick(), proptest::collection::vec(agent(), 0..5), proptest::option::of(1..3_usize))
@@ -42,18 +47,16 @@ fn step() -> impl Strategy<Value = Step> {
 
 fn graph() -> impl Strategy<Value = Vec<Planned>> {
     let edge = (0..60_usize, proptest::bool::weighted(0.2), proptest::bool::weighted(0.2));
-    let node = (
-        proptest::collection::vec(edge, 0..5),
-        proptest::option::of(0..4_usize),
-        proptest::option::of(0..3_usize),
-        0..6_u64,
-    );
+    let node =
+        (proptest::collection::vec(edge, 0..5), several(0..4), proptest::option::of(0..3_usize), 0..6_u64);
     proptest::collection::vec(node, 1..61).prop_map(|nodes| {
-        let planned = |(number, (edges, agent, provider, expected)): (usize, (Vec<_>, _, _, _))| {
+        let planned = |(number, (edges, agents, provider, expected)): (usize, (Vec<_>, Vec<_>, _, _))| {
             let edges: Vec<(usize, bool, bool)> = if number == 0 { vec![] } else { edges };
             let edge =
                 |(from, optional, conditional)| PlannedEdge { from: from % number, optional, conditional };
-            Planned { edges: edges.into_iter().map(edge).collect(), agent, provider, expected }
+            let edges = edges.into_iter().map(edge).collect();
+            let others = agents.iter().skip(1).copied().collect();
+            Planned { edges, agent: agents.first().copied(), others, provider, expected }
         };
         nodes.into_iter().enumerate().map(planned).collect()
     })

@@ -21,7 +21,13 @@ pub(super) struct NaiveNode {
     pub(super) state: State,
     /// State that it gets when it is stopped.
     pub(super) stop: Option<State>,
-    pub(super) next_agent: Option<usize>,
+    /// Agents of which one works on it; none for a step.
+    pub(super) agents: Vec<usize>,
+    pub(super) next_agents: Vec<usize>,
+    /// Agent of its current or newest attempt.
+    pub(super) seat: Option<usize>,
+    /// Agent that its continued attempt must have.
+    pub(super) bound: Option<usize>,
     /// Edges whose condition did not hold.
     pub(super) unheld: Vec<usize>,
     pub(super) item_of: Option<usize>,
@@ -87,7 +93,8 @@ impl Naive {
         }
     }
 
-    pub(super) fn has_slot(&self, node: &NaiveNode) -> bool {
+    /// Returns the agent that would get the node now, if it has a slot at every limit.
+    pub(super) fn slot(&self, node: &NaiveNode) -> Option<Option<usize>> {
         let holding: Vec<_> = self
             .nodes
             .iter()
@@ -97,17 +104,21 @@ impl Naive {
             holding.iter().filter(|n| counts(n)).count() < most.max(1)
         };
         let p = &node.planned;
-        let agent = p.agent.is_none_or(|agent| {
-            let most = self.limits.agents.get(&agent).copied().unwrap_or(self.limits.each_agent);
-            below(most, &|n| n.planned.agent == Some(agent))
-        });
+        let agents = node.bound.map_or_else(|| node.agents.clone(), |bound| vec![bound]);
+        let is_free = |agent: &usize| {
+            let most = self.limits.agents.get(agent).copied().unwrap_or(self.limits.each_agent);
+            below(most, &|n| n.seat == Some(*agent))
+        };
+        let seat = agents.iter().copied().find(is_free);
         let provider = p.provider.and_then(|provider| self.limits.providers.get(&provider));
         let provider = provider.is_none_or(|most| below(*most, &|n| n.planned.provider == p.provider));
         let group = node.item_of.and_then(|parent| self.at_once.get(&parent));
         let group = group.is_none_or(|most| below(*most, &|n| n.item_of == node.item_of));
-        let all = self.limits.all_agents.filter(|_| p.agent.is_some());
-        let agent = agent && all.is_none_or(|most| below(most, &|n| n.planned.agent.is_some()));
-        below(self.limits.overall.unwrap_or(usize::MAX), &|_| true) && agent && provider && group
+        let all = self.limits.all_agents.filter(|_| !agents.is_empty());
+        let all = all.is_none_or(|most| below(most, &|n| n.seat.is_some()));
+        let agent = all && (seat.is_some() || agents.is_empty());
+        let free = below(self.limits.overall.unwrap_or(usize::MAX), &|_| true) && agent && provider && group;
+        free.then_some(seat)
     }
 
     pub(super) fn is_ready(&self, node: usize) -> bool {
@@ -118,7 +129,7 @@ impl Naive {
 
     pub(super) fn next(&self) -> Option<usize> {
         (0..self.nodes.len())
-            .filter(|node| self.is_ready(*node) && self.has_slot(&self.nodes[*node]))
+            .filter(|node| self.is_ready(*node) && self.slot(&self.nodes[*node]).is_some())
             .max_by_key(|node| (self.urgency(*node), std::cmp::Reverse(*node)))
     }
 
@@ -147,6 +158,7 @@ impl Naive {
 
     pub(super) fn end(&mut self, node: usize, state: State) {
         (self.nodes[node].state, self.nodes[node].in_flight) = (state, false);
+        self.nodes[node].bound = None;
         for to in 0..self.nodes.len() {
             for number in 0..self.nodes[to].planned.edges.len() {
                 let edge = self.nodes[to].planned.edges[number];
@@ -160,7 +172,8 @@ impl Naive {
 
     pub(super) fn finish(&mut self, node: usize, how: How) -> State {
         let of = &mut self.nodes[node];
-        of.planned.agent = of.next_agent;
+        of.agents.clone_from(&of.next_agents);
+        of.bound = None;
         match of.stop.take() {
             Some(State::Pending) => of.state = State::Pending,
             Some(state) => self.end(node, state),
@@ -211,6 +224,7 @@ impl Naive {
         for node in 0..self.nodes.len() {
             if matches!(self.nodes[node].state, State::Pending | State::Waiting) {
                 (self.nodes[node].state, self.nodes[node].in_flight) = (State::Cancelled, false);
+                self.nodes[node].bound = None;
             }
         }
         for node in 0..self.nodes.len() {
@@ -251,18 +265,18 @@ impl Naive {
         true
     }
 
-    pub(super) fn reassign(&mut self, node: usize, agent: usize) -> bool {
+    pub(super) fn reassign(&mut self, node: usize, agents: &[usize]) -> bool {
         let of = &mut self.nodes[node];
         match (of.state, of.stop) {
             (State::Completed | State::Suspended, _) => return false,
             (State::Running, _) | (State::Stopping, Some(State::Pending)) => {
-                of.next_agent = Some(agent);
+                of.next_agents = agents.to_vec();
                 self.stopping(node, State::Pending);
             }
             (State::Stopping, _) => return false,
             _ => {
-                of.in_flight = false;
-                (of.planned.agent, of.next_agent) = (Some(agent), Some(agent));
+                (of.in_flight, of.bound) = (false, None);
+                (of.agents, of.next_agents) = (agents.to_vec(), agents.to_vec());
             }
         }
         self.settle();
@@ -272,12 +286,15 @@ impl Naive {
 
 impl NaiveNode {
     pub(super) fn new(planned: Planned) -> Self {
-        let next_agent = planned.agent;
+        let agents: Vec<_> = planned.agent.into_iter().chain(planned.others.iter().copied()).collect();
         Self {
             planned,
             state: State::Pending,
             stop: None,
-            next_agent,
+            next_agents: agents.clone(),
+            agents,
+            seat: None,
+            bound: None,
             unheld: vec![],
             item_of: None,
             of_attempt: 0,

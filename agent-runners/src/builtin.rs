@@ -8,7 +8,7 @@ use crate::{
     autonomy::{criteria, discriminator, judge},
     fetch_tool,
     react::{self, ReactBuilder},
-    research,
+    research, team,
 };
 
 /// Versions of the instructions; raised whenever their words change.
@@ -120,5 +120,9 @@ pub fn prompts() -> Vec<Instructions> {
         discriminator::built_in(),
         fetch_tool::instructions(),
     ];
-    own.into_iter().chain(research::prompts()).chain(built_in_prompts()).collect()
+    own.into_iter()
+        .chain([team::lead_prompt()])
+        .chain(research::prompts())
+        .chain(built_in_prompts())
+        .collect()
 }

@@ -5,6 +5,7 @@
 //! | [`DualAgent`] | an executor, and a checker that alone may complete the task |
 //! | [`Autonomy`] | one agent at the level of checking that its session's mode names |
 //! | [`TaskGraph`](graph::TaskGraph) | tasks that depend on each other, side by side where they may |
+//! | [`Team`](team::Team) | a lead that plans, and members of different sizes that work |
 //! | [`Research`](research::Research) | a question, divided among agents that only look |
 //!
 //! Each is an [`Agent`](entourage_core::agent::Agent): it runs in a session, resumes after a crash, and can be a node,
@@ -47,6 +48,7 @@ mod question;
 mod react;
 pub mod research;
 mod shelf;
+pub mod team;
 mod todo_tool;
 mod turn;
 pub mod typed;

@@ -17,8 +17,8 @@ use entourage_core::{
 use entourage_runtime::check_agent_name;
 
 use super::{
-    Durations, Edge, GraphInput, GraphLimits, GraphMessage, Handle, Inner, Live, Needs, Node, OnFailure,
-    Output, Problem, ReadFn, Retries, Shape, TaskGraph,
+    Brief, Durations, Edge, GraphInput, GraphLimits, GraphMessage, Handle, Inner, Live, Needs, News, Node,
+    OnFailure, Output, Problem, ReadFn, Retries, Shape, Supervisor, TaskGraph,
     draft::{Ask, Draft, DraftAgent, DraftEdge, DraftNode, DraftWork, Links},
     needs::{
         Wiring,
@@ -47,6 +47,10 @@ struct Parts {
     limits: GraphLimits,
     on_failure: OnFailure,
     durations: Durations,
+    supervisor: Option<Supervisor>,
+    live: Arc<Live>,
+    called: bool,
+    brief: Option<Brief>,
     problems: Vec<Problem>,
     /// Error kind of an invalid graph.
     refused: ErrorKind,
@@ -61,6 +65,10 @@ impl TaskGraphBuilder {
             limits: GraphLimits::default(),
             on_failure: OnFailure::default(),
             durations: Durations::default(),
+            supervisor: None,
+            live: Arc::default(),
+            called: false,
+            brief: None,
             problems: Vec::new(),
             refused: ErrorKind::Config,
         };
@@ -287,12 +295,69 @@ impl<O> TaskGraphBuilder<O> {
         self
     }
 
+    /// Makes `agent` watch the graph. Whenever a node has failed for good it is asked what to do, in a session of the role
+    /// `supervisor`, and the steps of its answer are taken while the other nodes run on. Its answers are
+    /// [`Interventions`](super::Interventions), as of a [`TypedAgent`](crate::TypedAgent). It is asked at most 5 times in
+    /// one run, once at a time; the graph does not end before it has answered. Without an answer the graph goes on as it
+    /// is.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+    /// use entourage_runners::ReactAgent;
+    /// use entourage_runners::graph::{Interventions, TaskGraph};
+    /// use entourage_testkit::ScriptedProvider;
+    /// use serde_json::json;
+    ///
+    /// let steps = json!({"steps": [{"do": "reassign", "task": "form", "to": "ann"}]});
+    /// let boss = ScriptedProvider::new().text(steps.to_string());
+    /// let boss = ReactAgent::builder("boss", boss.model()).returns::<Interventions>().build()?;
+    /// let ann = ScriptedProvider::new().text("<form></form>");
+    /// let ann = ReactAgent::builder("ann", ann.model()).build()?;
+    /// // This one has no answer.
+    /// let bob = ReactAgent::builder("bob", ScriptedProvider::new().model()).build()?;
+    ///
+    /// let graph = TaskGraph::builder("page").with_agent(&ann).supervisor(&boss);
+    /// graph.agent("form", &bob, "Write the form.");
+    /// assert_eq!(*graph.build()?.ask("A page").await?, "<form></form>");
+    /// # Ok::<_, entourage_core::Error>(())
+    /// # }).unwrap();
+    /// ```
+    #[must_use]
+    pub fn supervisor<Form>(self, agent: impl IntoAgent<Form>) -> Self {
+        let ask = Arc::new(|news: &News| Ok(Task::new(news.text())));
+        self.supervised_by(Supervisor::new(agent.into_agent(), "supervisor", ask))
+    }
+
+    pub(crate) fn supervised_by(mut self, supervisor: Supervisor) -> Self {
+        self.parts.supervisor = Some(supervisor);
+        self
+    }
+
+    /// Sets whether the supervisor is asked at once.
+    pub(crate) fn calls_supervisor(mut self, calls: bool) -> Self {
+        self.parts.called = calls;
+        self
+    }
+
+    /// Sets what completes the task of each attempt by an agent.
+    pub(crate) fn briefed(mut self, brief: Brief) -> Self {
+        self.parts.brief = Some(brief);
+        self
+    }
+
+    /// Makes the runs of the graph known to controls of these.
+    pub(crate) fn live(mut self, live: &Arc<Live>) -> Self {
+        self.parts.live = Arc::clone(live);
+        self
+    }
+
     /// Builds the graph.
     ///
     /// # Errors
     /// [`ErrorKind::Config`] when it cannot run; [`GraphError::of`] then lists all problems.
     pub fn build(self) -> Result<TaskGraph<O>> {
-        let Parts { name, draft, roster, limits, on_failure, durations, mut problems, refused } = self.parts;
+        let Parts { name, draft, roster, limits, on_failure, durations, mut problems, refused, .. } =
+            self.parts;
         let mut nodes = draft.take();
         if check_agent_name(&name).is_err() {
             problems.push(Problem::BadName { what: "graph", name: name.as_str().into() });
@@ -319,7 +384,10 @@ impl<O> TaskGraphBuilder<O> {
             output: self.output.map(|(place, _)| place),
             signature: OnceLock::new(),
             shape: Shape::default(),
-            live: Live::default(),
+            live: self.parts.live,
+            supervisor: self.parts.supervisor,
+            called: self.parts.called,
+            brief: self.parts.brief,
         }))
     }
 

@@ -7,10 +7,11 @@ use std::{
 };
 
 use entourage_core::{Error, ErrorKind, Result, RunId, SessionId, message::check_value, team::Todo};
+use entourage_runtime::RunHandle;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use super::{Change, GraphReport, Inner, PlanTask, SkipAs, TaskGraph};
+use super::{Change, GraphReport, PlanTask, SkipAs, TaskGraph};
 
 /// Commands that may queue for a run's loop; further callers wait.
 const WAITING: usize = 16;
@@ -20,6 +21,8 @@ const WAITING: usize = 16;
 pub(super) enum Command {
     Change(Change, oneshot::Sender<Result<()>>),
     Report(oneshot::Sender<GraphReport>),
+    /// The supervisor is to be asked.
+    Call,
 }
 
 /// The runs of a graph in this process, by session.
@@ -69,7 +72,7 @@ impl<O> TaskGraph<O> {
     /// [`TaskGraph::control`], the running graph must be this one or a clone of it.
     #[must_use]
     pub fn control_in(&self, session: &SessionId) -> GraphControl {
-        GraphControl { graph: Arc::clone(&self.inner), session: session.clone(), of: None }
+        GraphControl::in_session(&self.inner.name, &self.inner.live, session)
     }
 }
 
@@ -102,7 +105,8 @@ impl<O> TaskGraph<O> {
 /// ```
 #[derive(Clone)]
 pub struct GraphControl {
-    graph: Arc<Inner>,
+    graph: Box<str>,
+    live: Arc<Live>,
     session: SessionId,
     /// The one run that it controls.
     of: Option<Arc<Controlled>>,
@@ -116,14 +120,20 @@ struct Controlled {
 }
 
 impl GraphControl {
-    pub(super) fn new(
-        graph: &Arc<Inner>,
-        session: &SessionId,
-        id: impl Fn() -> RunId + Send + Sync + 'static,
-        over: CancellationToken,
-    ) -> Self {
-        let of = Some(Arc::new(Controlled { id: Box::new(id), over }));
-        Self { graph: Arc::clone(graph), session: session.clone(), of }
+    fn new(graph: &str, live: &Arc<Live>, session: &SessionId, of: Option<Arc<Controlled>>) -> Self {
+        Self { graph: graph.into(), live: Arc::clone(live), session: session.clone(), of }
+    }
+
+    /// Creates the control of whatever run of the graph called `graph` is among those of `live`, in this session.
+    pub(crate) fn in_session(graph: &str, live: &Arc<Live>, session: &SessionId) -> Self {
+        Self::new(graph, live, session, None)
+    }
+
+    /// Creates the control of a run of the graph called `graph`, which is or will be among those of `live`.
+    pub(crate) fn of_run(graph: &str, live: &Arc<Live>, run: &RunHandle) -> Self {
+        let (id, over) = run.watched();
+        let of = Controlled { id: Box::new(id), over };
+        Self::new(graph, live, run.session(), Some(Arc::new(of)))
     }
 
     /// The session of the run.
@@ -212,9 +222,14 @@ impl GraphControl {
         told.await.map_err(|_| self.ended())?
     }
 
+    /// Has the supervisor asked, whatever the nodes do.
+    pub(crate) async fn call_supervisor(&self) -> Result<()> {
+        self.send(Command::Call).await
+    }
+
     async fn send(&self, command: Command) -> Result<()> {
         let sender = loop {
-            let began = self.graph.live.began.notified();
+            let began = self.live.began.notified();
             if let Some(sender) = self.running() {
                 break sender;
             }
@@ -229,7 +244,7 @@ impl GraphControl {
     }
 
     fn running(&self) -> Option<mpsc::Sender<Command>> {
-        let runs = self.graph.live.lock();
+        let runs = self.live.lock();
         let (run, sender) = runs.get(&self.session)?;
         self.of.as_ref().is_none_or(|of| (of.id)() == *run).then(|| sender.clone())
     }
@@ -245,9 +260,6 @@ impl GraphControl {
 
 impl fmt::Debug for GraphControl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GraphControl")
-            .field("graph", &self.graph.name)
-            .field("session", &self.session)
-            .finish()
+        f.debug_struct("GraphControl").field("graph", &self.graph).field("session", &self.session).finish()
     }
 }

@@ -21,6 +21,7 @@ mod run;
 mod schedule;
 mod schema;
 mod signature;
+mod supervisor;
 mod task_graph;
 mod typed;
 mod validate;
@@ -38,16 +39,21 @@ pub(crate) use inputs::{EdgeNumbers, Inputs, Slots};
 pub use needs::{Each, Needs, Optional, Output};
 pub(crate) use needs::{GraphInput, GraphMessage};
 pub(crate) use node::{
-    AgentWork, Condition, Edge, GatherFn, MapWork, Node, ReadFn, Retries, StepFn, TaskFn, Work,
+    AgentWork, Brief, Condition, Edge, GatherFn, MapWork, Node, ReadFn, Retries, StepFn, TaskFn, Work,
 };
 pub use plan::{Plan, PlanTask};
 pub use problem::{GraphError, Problem};
-pub use records::{GraphChanged, GraphStarted, NodeFinished, NodeStarted};
+pub use records::{
+    GraphChanged, GraphStarted, NodeFinished, NodeStarted, SupervisorAnswered, SupervisorAsked,
+};
 pub use report::{GraphReport, NodeReport, NodeState};
 pub use run::GraphRun;
 pub(crate) use run::Shape;
 pub use signature::GraphSignature;
 pub(crate) use signature::{EdgeSignature, NodeSignature};
+pub use supervisor::{Intervention, Interventions};
+pub(crate) use supervisor::{News, Supervisor};
 pub(crate) use task_graph::{GraphLimits, Inner};
 pub use task_graph::{OnFailure, TaskGraph};
 pub use value::NodeValue;
+pub(crate) use {prompt::section, work::with_text};

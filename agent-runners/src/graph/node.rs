@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use entourage_core::{
-    Digest, Result,
+    Digest, Result, SessionId,
     agent::Agent,
     permission::Scope,
     provider::Size,
@@ -106,6 +106,10 @@ impl AgentWork {
         self.agents.len() > 1
     }
 }
+
+/// Completes the task of an attempt by the agent of this name, in the session of this id; `true` for an attempt that
+/// nobody has begun.
+pub(crate) type Brief = Arc<dyn Fn(Task, &str, &SessionId, bool) -> Result<Task> + Send + Sync>;
 
 /// Retry policy of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -186,23 +186,47 @@ impl PlanTask {
     /// Checks the task by itself.
     fn check(&self, roster: &BTreeMap<Arc<str>, Arc<dyn Agent>>, problems: &mut Vec<Problem>) {
         let id: Arc<str> = cut(&self.id);
-        if !is_task_id(&self.id) {
-            problems.push(Problem::BadName { what: "task", name: Arc::clone(&id) });
-        }
-        if self.task.trim().is_empty() {
-            problems.push(Problem::NoTask { node: Arc::clone(&id) });
-        }
-        if self.after.len() > Plan::MAX_TASKS {
-            let count = self.after.len();
-            problems.push(Problem::TooMany {
-                what: "dependencies of one task",
-                count,
-                limit: Plan::MAX_TASKS,
-            });
-        }
+        check_words(&id, &self.task, self.after.len(), problems);
         if !roster.contains_key(&*self.agent) {
             problems.push(Problem::UnknownAgent { node: Some(id), agent: cut(&self.agent) });
         }
+    }
+}
+
+/// Checks a task of whoever does it.
+fn check_words(id: &Arc<str>, task: &str, after: usize, problems: &mut Vec<Problem>) {
+    if !is_task_id(id) {
+        problems.push(Problem::BadName { what: "task", name: Arc::clone(id) });
+    }
+    if task.trim().is_empty() {
+        problems.push(Problem::NoTask { node: Arc::clone(id) });
+    }
+    if after > Plan::MAX_TASKS {
+        let (what, limit) = ("dependencies of one task", Plan::MAX_TASKS);
+        problems.push(Problem::TooMany { what, count: after, limit });
+    }
+}
+
+impl TaskGraphBuilder {
+    /// Adds a task for agents by the sizes of their models, as [`Handle::escalate`](super::Handle::escalate) takes them.
+    pub(crate) fn add_item(
+        &self,
+        id: &str,
+        after: &[Arc<str>],
+        task: &str,
+        mut agents: Vec<(Size, Arc<dyn Agent>)>,
+        expected_seconds: Option<u32>,
+    ) {
+        let id = cut(id);
+        let mut links = Links::new(&id);
+        check_words(&id, task, after.len(), &mut links.problems);
+        links.named.extend(after.iter().take(Plan::MAX_TASKS).map(|id| (*cut(id)).to_owned()));
+        agents.sort_by_key(|(size, _)| *size);
+        let work = DraftWork::Agent(worker(Vec::new(), task, Scope::all()));
+        let mut node = DraftNode::new(links, TypeId::of::<String>(), work);
+        node.escalate(agents.into_iter().map(|(size, agent)| (Some(size), agent)).collect());
+        node.expected = expected_seconds.map(|seconds| Duration::from_secs(seconds.into()));
+        self.push(node);
     }
 }
 

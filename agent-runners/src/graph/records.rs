@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use entourage_core::{
     Error, ErrorKind, Money, Result, RunId, SessionId, Timestamp, Usage,
-    event::{Record, Recorded},
+    event::{Record, Recorded, weigh_plain},
     message::json_bytes,
 };
 use serde::{Deserialize, Serialize};
@@ -130,6 +130,66 @@ impl Record for GraphChanged {
     }
 }
 
+/// The supervisor of a graph was asked what to do.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct SupervisorAsked {
+    /// How often it was asked in this run, from 1.
+    pub round: u32,
+    /// Its session.
+    pub child: SessionId,
+    /// Its run.
+    pub run: RunId,
+    /// Nodes that failed since it was asked before.
+    pub about: Vec<Arc<str>>,
+}
+
+impl Record for SupervisorAsked {
+    const KIND: &'static str = "graph.supervisor_asked";
+
+    fn summary(&self) -> String {
+        format!("asks what to do about {}", self.about.join(", "))
+    }
+
+    fn child(&self) -> Option<(&SessionId, Option<RunId>)> {
+        Some((&self.child, Some(self.run)))
+    }
+
+    /// Ids are always short.
+    fn weigh(&self) -> Result<usize> {
+        Ok(self.about.len().saturating_mul(100))
+    }
+}
+
+/// The supervisor of a graph answered. The changes that it made are recorded before this.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct SupervisorAnswered {
+    /// How often it was asked in this run, from 1.
+    pub round: u32,
+    /// Steps that could not be taken, with the reasons.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<String>,
+    /// Reason why there is no answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+impl Record for SupervisorAnswered {
+    const KIND: &'static str = "graph.supervisor_answered";
+
+    fn summary(&self) -> String {
+        match &self.problem {
+            Some(problem) => format!("no advice: {problem}"),
+            None => format!("advised, {} steps refused", self.refused.len()),
+        }
+    }
+
+    fn weigh(&self) -> Result<usize> {
+        weigh_plain(self)
+    }
+}
+
 /// A record of a graph's run, in its type.
 #[derive(Debug)]
 pub(super) enum GraphRecord {
@@ -137,6 +197,8 @@ pub(super) enum GraphRecord {
     NodeStarted(Arc<NodeStarted>),
     NodeFinished(Arc<NodeFinished>),
     Changed(Arc<GraphChanged>),
+    Asked(Arc<SupervisorAsked>),
+    Answered(Arc<SupervisorAnswered>),
 }
 
 impl GraphRecord {
@@ -150,6 +212,8 @@ impl GraphRecord {
             NodeStarted::KIND => record.get()?.map(Self::NodeStarted),
             GraphStarted::KIND => record.get()?.map(Self::Started),
             GraphChanged::KIND => record.get()?.map(Self::Changed),
+            SupervisorAsked::KIND => record.get()?.map(Self::Asked),
+            SupervisorAnswered::KIND => record.get()?.map(Self::Answered),
             name if name.split('.').next() == Some(NAMESPACE) => return Err(unknown(name)),
             _ => None,
         })

@@ -282,7 +282,7 @@ impl Fold {
                     self.wait_again(node);
                 }
             }
-            None => {}
+            Some(GraphRecord::Asked(_) | GraphRecord::Answered(_)) | None => {}
         }
         Ok(())
     }

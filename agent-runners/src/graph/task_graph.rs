@@ -12,7 +12,7 @@ use entourage_core::{
     permission::Scope,
 };
 
-use super::{GraphSignature, Live, Node, Shape, TaskGraphBuilder, Work, signature};
+use super::{Brief, GraphSignature, Live, Node, Shape, Supervisor, TaskGraphBuilder, Work, signature};
 
 /// Tasks that depend on each other, run in parallel as far as their edges and the graph's limits allow. Cloning shares
 /// the graph. A graph is an [`Agent`], so it runs in sessions and can be a node of other graphs.
@@ -64,7 +64,12 @@ pub(crate) struct Inner {
     pub(crate) output: Option<usize>,
     pub(crate) signature: OnceLock<GraphSignature>,
     pub(crate) shape: Shape,
-    pub(crate) live: Live,
+    pub(crate) live: Arc<Live>,
+    pub(crate) supervisor: Option<Supervisor>,
+    /// True when the supervisor is asked at once.
+    pub(crate) called: bool,
+    /// Completes the task of each attempt by an agent.
+    pub(crate) brief: Option<Brief>,
 }
 
 impl Inner {
@@ -90,6 +95,7 @@ impl Inner {
         });
         by_name
             .chain(at_nodes)
+            .chain(self.supervisor.iter().map(|it| (it.role.into(), &it.agent)))
             .map(|(name, agent)| AgentPart::Agent { name, agent: Arc::clone(agent) })
             .collect()
     }

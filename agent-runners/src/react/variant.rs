@@ -6,10 +6,11 @@ use entourage_core::{
     Result,
     context::Instructions,
     provider::ModelSlot,
-    tool::{Tool, Tools},
+    tool::{Tool, ToolLayer, Tools, Toolset},
 };
 
 use crate::{
+    ToolsetExt,
     combined::Combined,
     react::{More, ReactAgent, ToolSource, prepare::joined},
 };
@@ -79,6 +80,17 @@ impl ReactAgent {
         Ok(Self(Arc::new(inner)))
     }
 
+    /// Returns the same agent with a layer around each of its tools.
+    #[must_use]
+    pub(crate) fn layered(&self, layer: impl ToolLayer + 'static) -> Self {
+        let mut inner = (*self.0).clone();
+        inner.tools = match inner.tools {
+            ToolSource::Fixed(tools) => ToolSource::Fixed(tools.layered(layer)),
+            ToolSource::Dynamic(set) => ToolSource::Dynamic(Arc::new(Around { set, layer: Arc::new(layer) })),
+        };
+        Self(Arc::new(inner))
+    }
+
     /// Returns the same agent with `first` before its own instructions. Records name both templates.
     #[must_use]
     pub fn instructed(&self, first: &Instructions) -> Self {
@@ -93,5 +105,18 @@ impl ReactAgent {
         let mut inner = (*self.0).clone();
         change(inner.more.get_or_insert_default());
         Self(Arc::new(inner))
+    }
+}
+
+/// A set that may change, with a layer around each of its tools.
+#[derive(Debug)]
+struct Around {
+    set: Arc<dyn Toolset>,
+    layer: Arc<dyn ToolLayer>,
+}
+
+impl Toolset for Around {
+    fn tools(&self) -> Tools {
+        self.set.tools().layered(Arc::clone(&self.layer))
     }
 }

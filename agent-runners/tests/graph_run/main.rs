@@ -31,3 +31,4 @@ mod random;
 mod restart;
 mod scopes;
 mod shapes;
+mod team;

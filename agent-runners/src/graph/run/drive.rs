@@ -1,7 +1,7 @@
 //! The loop of a run: it starts nodes, waits for the next event, and records the result before anything acts on it. All
 //! work of the run happens in its own futures: nothing is spawned.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use entourage_core::{
     Error, ErrorKind, Result, SessionId, Timestamp,
@@ -16,6 +16,7 @@ use super::{
     super::{NodeStarted, Work, control::Command, schedule::State},
     attempt::Step,
     machine::Machine,
+    supervise::Advice,
     track::{Attempt, Ended, Told},
 };
 
@@ -24,24 +25,33 @@ pub(super) struct Drive<'a> {
     pub(super) cx: &'a RunContext,
     pub(super) machine: Machine,
     commands: mpsc::Receiver<Command>,
-    waiting: FuturesUnordered<BoxFuture<'a, Woken>>,
+    pub(super) waiting: FuturesUnordered<BoxFuture<'a, Woken>>,
     /// Tokens that stop the running attempts.
     stops: HashMap<usize, CancellationToken>,
     /// Started nodes that are not polled yet, since their start is not stored.
     wave: Vec<usize>,
     /// Callers to answer once their change is stored.
     answers: Vec<(oneshot::Sender<Result<()>>, Result<()>)>,
-    staged: bool,
+    pub(super) staged: bool,
+    /// The nodes that the supervisor is to be asked about, until it is stored that it is asked; `None` within if an
+    /// earlier process asked it.
+    pub(super) advice: Option<Option<Vec<Arc<str>>>>,
+    /// True while the supervisor's run goes on.
+    pub(super) advised: bool,
+    /// Stops that run.
+    pub(super) advice_stop: CancellationToken,
     /// Reason why the run starts nothing more: it ends once all its attempts have unwound.
     over: Option<Error>,
 }
 
 /// Result of a wait.
-enum Woken {
+pub(super) enum Woken {
     /// An attempt at this node ended.
     Ended(usize, Ended),
     /// The wait for the retry after this attempt is over.
     Due(usize, u32),
+    /// The supervisor's run ended.
+    Advised(Advice),
 }
 
 impl<'a> Drive<'a> {
@@ -69,6 +79,9 @@ impl<'a> Drive<'a> {
             wave: Vec::new(),
             answers: Vec::new(),
             staged: false,
+            advice: None,
+            advised: false,
+            advice_stop: cx.cancellation().child_token(),
             over: None,
         }
     }
@@ -79,9 +92,11 @@ impl<'a> Drive<'a> {
     /// A cancel, a pause, an error of the store, [`ErrorKind::Diverged`] from below.
     pub(super) async fn run(&mut self) -> Result<()> {
         self.stop_what_was_stopping();
+        self.resume_supervisor();
         loop {
             self.machine.heard = self.is_heard();
             self.start();
+            self.ask_supervisor();
             self.flush();
             self.commit().await;
             if self.launch().await {
@@ -94,23 +109,28 @@ impl<'a> Drive<'a> {
         }
     }
 
+    /// True when the run starts nothing more.
+    pub(super) fn is_ending(&self) -> bool {
+        self.over.is_some()
+    }
+
     fn is_heard(&self) -> bool {
         self.cx.effects().has_readers()
     }
 
-    fn now(&self) -> Timestamp {
+    pub(super) fn now(&self) -> Timestamp {
         self.cx.effects().time()
     }
 
     /// Returns the end of the run, once nothing is left to wait for.
     fn is_done(&mut self) -> Option<Result<()>> {
-        if !self.stops.is_empty() || !self.wave.is_empty() {
+        if !self.stops.is_empty() || !self.wave.is_empty() || self.advised {
             return None;
         }
         if let Some(error) = self.over.take() {
             return Some(Err(error));
         }
-        if self.machine.schedule.is_over() {
+        if self.machine.is_over() {
             return Some(Ok(()));
         }
         if self.cx.effects().is_pausing() {
@@ -197,7 +217,7 @@ impl<'a> Drive<'a> {
     }
 
     /// Carries out what the machine has queued, in order.
-    fn flush(&mut self) {
+    pub(super) fn flush(&mut self) {
         if self.machine.told.is_empty() {
             return;
         }
@@ -265,6 +285,7 @@ impl<'a> Drive<'a> {
                 None => ended |= self.step(place).await,
             }
         }
+        self.launch_supervisor();
         // Its capacity is kept for the next wave.
         self.wave = wave;
         ended
@@ -316,6 +337,7 @@ impl<'a> Drive<'a> {
 
     fn woken(&mut self, woken: Woken) {
         match woken {
+            Woken::Advised(advice) => self.advised(advice),
             Woken::Due(place, after) => self.machine.due(place, after),
             Woken::Ended(place, ended) => {
                 self.stops.remove(&place);
@@ -346,11 +368,12 @@ impl<'a> Drive<'a> {
     }
 
     /// Stops everything; the run ends with `error` once all of it has unwound.
-    fn give_up(&mut self, error: Error) {
+    pub(super) fn give_up(&mut self, error: Error) {
         if self.over.is_some() {
             return;
         }
         self.over = Some(error);
+        self.advice_stop.cancel();
         self.machine.schedule.cancel_all();
         let now = self.now();
         self.machine.follow(now);
@@ -365,6 +388,7 @@ impl<'a> Drive<'a> {
                 self.flush();
                 self.answers.push((tell, answer));
             }
+            Command::Call => self.machine.call_supervisor(),
             Command::Report(tell) => drop(tell.send(self.machine.report())),
         }
     }

@@ -90,7 +90,7 @@ impl Machine {
         let waits = |place: &usize| self.schedule.state(*place) == Some(State::Waiting);
         let paused = (0..self.tracks.len()).filter(waits);
         let mut pauses = paused.filter_map(|place| self.tracks.get(place)?.more.as_ref()?.pause.clone());
-        pauses.next()
+        pauses.next().or_else(|| self.watch_pause())
     }
 
     pub(super) fn is_map(&self, place: usize) -> bool {
@@ -127,6 +127,8 @@ impl Machine {
         Some(Worker {
             work,
             part: self.graph.part(place, &agent),
+            brief: self.graph.brief.clone(),
+            fresh: !more.went_on && !stop.is_cancelled(),
             agent,
             child,
             inputs: self.inputs(place),

@@ -20,6 +20,7 @@ use super::{
         schedule::{Cause, Consequence, How, Limits, Refused, Schedule, State},
     },
     refused,
+    supervise::Watch,
     topology::{Names, Topology},
     track::{Attempt, Ended, Extra, Spent, Told, Track},
 };
@@ -43,6 +44,7 @@ pub(super) struct Machine {
     pub(super) again: Vec<usize>,
     /// True when somebody reads or stores records.
     pub(super) heard: bool,
+    pub(super) watch: Watch,
     /// True while the run's events are applied again: their consequences are among them.
     pub(super) recalling: bool,
 }
@@ -68,8 +70,14 @@ impl Machine {
             told: Vec::new(),
             again: Vec::new(),
             heard: true,
+            watch: Watch::new(graph.called),
             recalling: false,
         })
+    }
+
+    /// True when every node is over, and the supervisor too.
+    pub(super) fn is_over(&self) -> bool {
+        self.schedule.is_over() && !self.is_watched()
     }
 
     pub(super) fn node(&self, place: usize) -> Option<&Node> {
@@ -285,6 +293,7 @@ impl Machine {
         let Ok(state) = self.schedule.finish(place, how, |_, _| false) else { return };
         match (state, failed) {
             (State::Failed, Err(error)) => {
+                self.note_failure(place);
                 self.tell_end(place, NodeEnd::Failed(error.record()), spent, now, None);
             }
             // It was reassigned; a node that it needs may have failed meanwhile.

@@ -8,6 +8,7 @@ mod machine;
 mod map;
 mod recall;
 mod report;
+mod supervise;
 mod topology;
 mod track;
 
@@ -148,12 +149,24 @@ impl<O: Output> TaskGraph<O> {
 }
 
 impl<O> TaskGraph<O> {
+    /// Runs the graph as a part of another agent's run, and returns its report too.
+    ///
+    /// # Errors
+    /// The outer error is of a run that did not begin.
+    pub(crate) async fn run_within(
+        &self,
+        task: &Task,
+        cx: &RunContext,
+    ) -> Result<(Result<Outcome>, GraphReport)> {
+        let (outcome, machine) = run(&self.inner, task, cx).await?;
+        Ok((outcome, machine.report()))
+    }
+
     /// Returns a control of this run, which may not have begun yet. The agent that runs must be this graph or a clone
     /// of it: another graph, though built in the same way, knows nothing of its runs.
     #[must_use]
     pub fn control(&self, run: &RunHandle) -> GraphControl {
-        let (id, over) = run.watched();
-        GraphControl::new(&self.inner, run.session(), id, over)
+        GraphControl::of_run(&self.inner.name, &self.inner.live, run)
     }
 }
 
@@ -214,7 +227,7 @@ async fn run(graph: &Arc<Inner>, task: &Task, cx: &RunContext) -> Result<(Result
     effects.check()?;
     let mut machine = Machine::new(graph, task, effects.sub_agents())?;
     let mut recorded = machine.recall(&cx.records(NAMESPACE), effects.time())?;
-    while !machine.schedule.is_over() {
+    while !machine.is_over() {
         let replayed = effects.replayed(cx).await?;
         if replayed.is_empty() {
             break;
@@ -225,7 +238,7 @@ async fn run(graph: &Arc<Inner>, task: &Task, cx: &RunContext) -> Result<(Result
     for shown in machine.found().filter(|_| begun) {
         effects.show(cx, Event::Progress(Arc::new(shown)));
     }
-    if machine.schedule.is_over() && machine.told.is_empty() {
+    if machine.is_over() && machine.told.is_empty() {
         return Ok((Ok(machine.outcome()), machine));
     }
     let (commands, entry) = graph.live.enter(cx.session(), cx.run());

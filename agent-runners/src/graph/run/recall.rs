@@ -61,7 +61,7 @@ impl Machine {
                         ended.remove(&**node);
                     }
                 }
-                GraphRecord::Started(_) | GraphRecord::NodeFinished(_) => {}
+                _ => {}
             }
         }
         let missing = (0..self.tracks.len()).filter(|place| !ended.contains(&*self.id(*place)));
@@ -77,6 +77,17 @@ impl Machine {
             GraphRecord::Started(started) => self.recall_graph(started),
             GraphRecord::NodeStarted(started) => self.recall_start(started, now),
             GraphRecord::NodeFinished(finished) => self.recall_end(finished, now),
+            GraphRecord::Asked(_) | GraphRecord::Answered(_) if self.graph.supervisor.is_none() => {
+                Err(diverged("a supervisor watched it"))
+            }
+            GraphRecord::Asked(asked) => {
+                self.recall_asked(asked);
+                Ok(())
+            }
+            GraphRecord::Answered(answered) => {
+                self.recall_answered(answered);
+                Ok(())
+            }
             GraphRecord::Changed(changed) => {
                 self.change(&changed.change, now).map_err(|error| diverged(error.message()))
             }
@@ -152,7 +163,10 @@ impl Machine {
                 self.slots.set(place, value.clone());
                 (State::Completed, self.conditions(place, value)?)
             }
-            NodeEnd::Failed(_) => (State::Failed, Vec::new()),
+            NodeEnd::Failed(_) => {
+                self.note_failure(place);
+                (State::Failed, Vec::new())
+            }
             NodeEnd::Cancelled => (State::Cancelled, Vec::new()),
             NodeEnd::Skipped(cause) => (State::Skipped(self.cause(cause)?), Vec::new()),
         };

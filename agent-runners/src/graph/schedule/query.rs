@@ -100,6 +100,11 @@ impl Schedule {
         self.counts.open() == 0
     }
 
+    /// True when everything is cancelled, so that nothing can be changed any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
     /// Returns the number of nodes in each state.
     pub(crate) fn counts(&self) -> Counts {
         self.counts

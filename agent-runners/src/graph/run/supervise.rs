@@ -1,0 +1,227 @@
+//! Asking the supervisor: when, once at a time, and what becomes of its answer.
+
+use std::sync::Arc;
+
+use entourage_core::{
+    Error, ErrorKind, RunId, SessionId,
+    event::Recorded,
+    run::{Delegate, Effect, Observation, Outcome, Pause, RunContext, Spawn, Status},
+};
+use futures_util::FutureExt;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    super::{
+        Interventions, SupervisorAnswered, SupervisorAsked,
+        schedule::State,
+        supervisor::{News, Supervisor},
+    },
+    drive::{Drive, Woken},
+    machine::{Machine, guarded},
+    track::Told,
+};
+use crate::typed::OutcomeExt;
+
+/// What a run keeps of its supervisor.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    /// How often it was asked.
+    asked: u32,
+    /// Nodes that failed for good since it was asked, by place.
+    failed: Vec<usize>,
+    /// True when something else happened that it is to know.
+    called: bool,
+    /// The run in which it is asked now.
+    asking: Option<(SessionId, RunId)>,
+    /// Steps of its last answer that were refused.
+    refused: Vec<String>,
+    /// Reason why it is waited for and does not go on.
+    pause: Option<Pause>,
+}
+
+impl Watch {
+    pub(super) fn new(called: bool) -> Self {
+        Self { called, ..Self::default() }
+    }
+}
+
+/// End of a supervisor's run.
+pub(super) enum Advice {
+    Ended(Box<Outcome>),
+    Paused(Pause),
+    Broken(Error),
+}
+
+impl Machine {
+    /// Notes that a node failed for good.
+    pub(super) fn note_failure(&mut self, place: usize) {
+        if self.graph.supervisor.is_some() {
+            self.watch.failed.push(place);
+        }
+    }
+
+    /// Notes that the supervisor is to be asked, whatever the nodes do.
+    pub(super) fn call_supervisor(&mut self) {
+        self.watch.called = true;
+    }
+
+    /// True when the supervisor is asked now, or is to be asked.
+    pub(super) fn is_watched(&self) -> bool {
+        self.watch.asking.is_some() || self.is_to_ask()
+    }
+
+    /// True for a node that failed, was skipped or cancelled.
+    fn is_failed(&self, id: &str) -> bool {
+        let state = self.place(id).and_then(|place| self.schedule.state(place));
+        state.is_some_and(|state| state.is_terminal() && state != State::Completed)
+    }
+
+    fn is_to_ask(&self) -> bool {
+        let has_news = self.watch.called || !self.watch.failed.is_empty();
+        let left = self.graph.supervisor.as_ref().is_some_and(|it| self.watch.asked < it.rounds);
+        has_news && left && self.watch.asking.is_none() && !self.schedule.is_closed()
+    }
+
+    /// Returns the reason of the supervisor's pause.
+    pub(super) fn watch_pause(&self) -> Option<Pause> {
+        self.watch.pause.clone()
+    }
+
+    pub(super) fn recall_asked(&mut self, asked: &SupervisorAsked) {
+        self.watch.asked = asked.round;
+        self.watch.asking = Some((asked.child.clone(), asked.run));
+        (self.watch.called, self.watch.failed) = (false, Vec::new());
+    }
+
+    pub(super) fn recall_answered(&mut self, answered: &SupervisorAnswered) {
+        self.watch.asking = None;
+        self.watch.refused.clone_from(&answered.refused);
+    }
+
+    fn news(&self, run: RunId, about: Option<Vec<Arc<str>>>) -> News {
+        let (report, refused, fresh) = (self.report(), self.watch.refused.clone(), about.is_some());
+        News { report, failed: about.unwrap_or_default(), run, fresh, refused }
+    }
+}
+
+impl Drive<'_> {
+    /// Records that the supervisor is asked, if it is to know something.
+    pub(super) fn ask_supervisor(&mut self) {
+        if self.is_ending() || self.cx.effects().is_pausing() || !self.machine.is_to_ask() {
+            return;
+        }
+        // Earlier records come first.
+        self.flush();
+        let places = std::mem::take(&mut self.machine.watch.failed);
+        let about: Vec<_> = places.iter().map(|place| self.machine.id(*place)).collect();
+        let (round, above) = (self.machine.watch.asked.saturating_add(1), self.cx.run());
+        let Some(supervisor) = self.machine.graph.supervisor.clone() else { return };
+        let asked = self.cx.session().in_role(supervisor.role).and_then(|child| {
+            self.cx
+                .append_with(|_, seq| Ok(SupervisorAsked { round, child, run: above.started_at(seq), about }))
+        });
+        match asked {
+            Ok(asked) => {
+                self.machine.recall_asked(&asked);
+                self.advice = Some(Some(asked.about.clone()));
+                self.staged = true;
+            }
+            Err(error) => self.give_up(error),
+        }
+    }
+
+    /// Asks the supervisor anew if a run of an earlier process was asking it.
+    pub(super) fn resume_supervisor(&mut self) {
+        if self.machine.watch.asking.is_some() {
+            self.advice = Some(None);
+        }
+    }
+
+    /// Begins the supervisor's run, once it is stored that it is asked.
+    pub(super) fn launch_supervisor(&mut self) {
+        let Some(about) = self.advice.take().filter(|_| !self.is_ending()) else { return };
+        let (Some(supervisor), Some((child, run))) =
+            (self.machine.graph.supervisor.clone(), self.machine.watch.asking.clone())
+        else {
+            return;
+        };
+        self.advised = true;
+        let (cx, news) = (self.cx, self.machine.news(run, about));
+        let stop = self.advice_stop.clone();
+        self.waiting.push(
+            async move { Woken::Advised(consult(&supervisor, &news, (child, run), stop, cx).await) }.boxed(),
+        );
+    }
+
+    /// Takes the steps that the supervisor asks for.
+    pub(super) fn advised(&mut self, advice: Advice) {
+        self.advised = false;
+        let outcome = match advice {
+            Advice::Broken(error) => return self.give_up(error),
+            Advice::Paused(pause) => {
+                self.machine.watch.pause = Some(pause);
+                return;
+            }
+            Advice::Ended(outcome) => outcome,
+        };
+        if self.is_ending() {
+            return;
+        }
+        let (refused, problem) = match (&outcome.status, outcome.value::<Interventions>()) {
+            (Status::Completed, Ok(answer)) => (self.intervene(&answer), None),
+            (Status::Completed, Err(error)) => (Vec::new(), Some(error.message().to_owned())),
+            (status, _) => (Vec::new(), Some(status.to_string())),
+        };
+        let round = self.machine.watch.asked;
+        let answered = SupervisorAnswered { round, refused, problem };
+        self.machine.recall_answered(&answered);
+        self.machine.told.push(Told::Record(Recorded::new(answered)));
+        self.flush();
+    }
+
+    /// Returns the steps that cannot be taken, with the reasons.
+    fn intervene(&mut self, answer: &Interventions) -> Vec<String> {
+        let mut refused = Vec::new();
+        for step in answer.steps.iter().take(Interventions::MOST) {
+            for change in step.changes(|id| self.machine.is_failed(id)) {
+                let now = self.now();
+                let changed = self.machine.change(&change, now);
+                self.flush();
+                if let Err(error) = changed {
+                    refused.push(format!("{change}: {error}"));
+                    break;
+                }
+            }
+        }
+        refused
+    }
+}
+
+async fn consult(
+    supervisor: &Supervisor,
+    news: &News,
+    (child, run): (SessionId, RunId),
+    stop: CancellationToken,
+    cx: &RunContext,
+) -> Advice {
+    let asked = guarded("asking the supervisor", || (supervisor.ask)(news));
+    let task = match asked {
+        Ok(task) => task,
+        Err(error) => return Advice::Broken(error),
+    };
+    let spawn = Spawn::new(Arc::clone(&supervisor.agent), task).with_role(supervisor.role);
+    // It helps those who hold all the slots.
+    let delegate = Delegate::new(child, spawn).run(run).cancelled_by(stop).part_of_run();
+    let effect = Effect::Delegate(Box::new(delegate)).scoped(cx.scope());
+    match cx.effects().perform(cx, None, effect).await {
+        Ok(Observation::Child { outcome: Some(outcome), .. }) => match &outcome.status {
+            Status::Paused(pause) => Advice::Paused(pause.clone()),
+            _ => Advice::Ended(outcome),
+        },
+        Ok(_) => Advice::Broken(Error::new(ErrorKind::Internal, "unexpected kind of observation")),
+        Err(error) => match error.pause() {
+            Some(pause) => Advice::Paused(pause.clone()),
+            None => Advice::Broken(error),
+        },
+    }
+}

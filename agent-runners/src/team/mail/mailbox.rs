@@ -1,0 +1,212 @@
+//! Messages that wait and that were delivered: a fold over their records. Pure.
+
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    sync::Arc,
+};
+
+use super::{Delivered, EVERYONE, MessageKind, TeamMessage};
+
+/// The messages of a run.
+#[derive(Debug, Default)]
+pub(super) struct Mailbox {
+    /// Messages that wait for each recipient, oldest first.
+    waiting: BTreeMap<Arc<str>, VecDeque<Arc<TeamMessage>>>,
+    messages: HashMap<Arc<str>, Arc<TeamMessage>>,
+    by_call: HashMap<Arc<str>, Arc<str>>,
+    /// Response to each request.
+    responses: HashMap<Arc<str>, Arc<TeamMessage>>,
+    /// Deliveries at each place, oldest first.
+    delivered: HashMap<Arc<str>, Vec<Arc<Delivered>>>,
+    /// Requests whose response a call waits for.
+    awaited: HashMap<Arc<str>, usize>,
+}
+
+impl Mailbox {
+    /// Creates the mailbox of these recipients.
+    pub(super) fn new(recipients: impl IntoIterator<Item = Arc<str>>) -> Self {
+        let waiting = recipients.into_iter().map(|id| (id, VecDeque::new())).collect();
+        Self { waiting, ..Self::default() }
+    }
+
+    pub(super) fn recipients(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.waiting.keys()
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.messages.len()
+    }
+
+    pub(super) fn message(&self, id: &str) -> Option<&Arc<TeamMessage>> {
+        self.messages.get(id)
+    }
+
+    /// Returns the id of the message that a call has sent.
+    pub(super) fn sent(&self, call: &str) -> Option<&Arc<str>> {
+        self.by_call.get(call)
+    }
+
+    /// Adds a message that was not sent before.
+    pub(super) fn post(&mut self, message: &Arc<TeamMessage>) {
+        self.messages.insert(Arc::clone(&message.id), Arc::clone(message));
+        self.by_call.insert(Arc::clone(&message.call), Arc::clone(&message.id));
+        if let (MessageKind::Response, Some(of)) = (message.kind, &message.of) {
+            self.responses.entry(Arc::clone(of)).or_insert_with(|| Arc::clone(message));
+        }
+        for (recipient, waiting) in &mut self.waiting {
+            let to_all = &*message.to == EVERYONE && *recipient != message.from;
+            if to_all || *recipient == message.to {
+                waiting.push_back(Arc::clone(message));
+            }
+        }
+    }
+
+    /// True when a message waits for this recipient that no call of its own waits for.
+    pub(super) fn has_mail(&self, recipient: &str) -> bool {
+        self.waiting.get(recipient).is_some_and(|waiting| waiting.iter().any(|it| !self.is_awaited(it)))
+    }
+
+    /// Returns the messages that wait for this recipient and that no call of its own waits for, at most `most`.
+    pub(super) fn waiting(&self, recipient: &str, most: usize) -> Vec<Arc<TeamMessage>> {
+        let waiting = self.waiting.get(recipient).into_iter().flatten();
+        waiting.filter(|message| !self.is_awaited(message)).take(most).cloned().collect()
+    }
+
+    /// Takes note of a delivery: the messages wait no more.
+    pub(super) fn deliver(&mut self, delivered: &Arc<Delivered>) {
+        if let Some(waiting) = self.waiting.get_mut(&delivered.to) {
+            // They are the first ones, but for those that were awaited.
+            for id in &delivered.messages {
+                if let Some(place) = waiting.iter().position(|message| message.id == *id) {
+                    waiting.remove(place);
+                }
+            }
+        }
+        self.delivered.entry(Arc::clone(&delivered.place)).or_default().push(Arc::clone(delivered));
+    }
+
+    /// Returns the messages of the deliveries at a place that `are` among.
+    pub(super) fn delivered(&self, place: &str, are: impl Fn(&Delivered) -> bool) -> Vec<Arc<TeamMessage>> {
+        let deliveries = self.delivered.get(place).into_iter().flatten().filter(|it| are(it));
+        deliveries.flat_map(|it| &it.messages).filter_map(|id| self.messages.get(id).cloned()).collect()
+    }
+
+    /// Returns the response to a request.
+    pub(super) fn response(&self, request: &str) -> Option<Arc<TeamMessage>> {
+        self.responses.get(request).cloned()
+    }
+
+    /// True while this message waits for its recipient.
+    pub(super) fn waits(&self, message: &TeamMessage) -> bool {
+        self.waiting.get(&message.to).is_some_and(|waiting| waiting.iter().any(|it| it.id == message.id))
+    }
+
+    /// Notes that a call waits for the response to a request.
+    pub(super) fn awaits(&mut self, request: &Arc<str>) {
+        *self.awaited.entry(Arc::clone(request)).or_default() += 1;
+    }
+
+    /// Notes that it waits no more.
+    pub(super) fn awaits_no_more(&mut self, request: &str) {
+        if let Some(count) = self.awaited.get_mut(request) {
+            *count -= 1;
+            if *count == 0 {
+                self.awaited.remove(request);
+            }
+        }
+    }
+
+    fn is_awaited(&self, message: &TeamMessage) -> bool {
+        message.kind == MessageKind::Response
+            && message.of.as_ref().is_some_and(|of| self.awaited.contains_key(of))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use entourage_core::tool::Labels;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const IDS: [&str; 4] = ["ann", "bob", "eve", "lead"];
+
+    fn message(number: usize, from: usize, to: usize) -> Arc<TeamMessage> {
+        let to = if to < IDS.len() { IDS[to] } else { EVERYONE };
+        Arc::new(TeamMessage {
+            id: number.to_string().into(),
+            call: format!("call {number}").into(),
+            from: IDS[from].into(),
+            to: to.into(),
+            kind: MessageKind::Status,
+            text: "Done.".into(),
+            of: None,
+            labels: Labels::empty(),
+        })
+    }
+
+    #[derive(Debug, Clone)]
+    enum Act {
+        Post(usize, usize),
+        Take(usize, usize, usize),
+        Restart,
+    }
+
+    fn act() -> impl Strategy<Value = Act> {
+        prop_oneof![
+            6 => (0..4_usize, 0..5_usize).prop_map(|(from, to)| Act::Post(from, to)),
+            4 => (0..4_usize, 0..3_usize, 1..4_usize).prop_map(|(to, place, most)| Act::Take(to, place, most)),
+            1 => Just(Act::Restart),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn lo09_each_message_arrives_once_and_in_the_order_of_each_pair(
+            acts in proptest::collection::vec(act(), 0..120),
+        ) {
+            let new = || Mailbox::new(IDS.map(Arc::from));
+            let (mut mailbox, mut record) = (new(), Vec::new());
+            let mut sent: Vec<Arc<TeamMessage>> = Vec::new();
+            let mut heard: BTreeMap<&str, Vec<Arc<TeamMessage>>> = BTreeMap::new();
+            for act in acts.into_iter().chain((0..4).map(|to| Act::Take(to, 0, usize::MAX))) {
+                match act {
+                    Act::Post(from, to) => {
+                        let message = message(sent.len(), from, to);
+                        mailbox.post(&message);
+                        record.push(Ok(Arc::clone(&message)));
+                        sent.push(message);
+                    }
+                    Act::Take(to, place, most) => {
+                        let messages = mailbox.waiting(IDS[to], most);
+                        prop_assert_eq!(mailbox.has_mail(IDS[to]), !messages.is_empty());
+                        heard.entry(IDS[to]).or_default().extend(messages.iter().cloned());
+                        let messages = messages.iter().map(|message| Arc::clone(&message.id)).collect();
+                        let place = format!("place {place}").into();
+                        let delivered = Arc::new(Delivered { to: IDS[to].into(), place, call: None, messages });
+                        mailbox.deliver(&delivered);
+                        record.push(Err(delivered));
+                    }
+                    Act::Restart => {
+                        mailbox = new();
+                        for entry in &record {
+                            match entry {
+                                Ok(message) => mailbox.post(message),
+                                Err(delivered) => mailbox.deliver(delivered),
+                            }
+                        }
+                    }
+                }
+            }
+            for to in IDS {
+                let naive: Vec<_> = sent
+                    .iter()
+                    .filter(|it| &*it.to == to || (&*it.to == EVERYONE && &*it.from != to))
+                    .map(|it| &it.id)
+                    .collect();
+                let heard: Vec<_> = heard.entry(to).or_default().iter().map(|it| &it.id).collect();
+                prop_assert_eq!(heard, naive, "{}", to);
+            }
+        }
+    }
+}

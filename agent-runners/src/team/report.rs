@@ -1,0 +1,155 @@
+//! Who does what in a team: a fold over the events of its session.
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use entourage_core::{
+    Result,
+    event::{Envelope, Event, plain_line},
+    team::Todo,
+};
+
+use super::{TeamItem, TeamMessage, TeamPlanned};
+use crate::graph::{GraphReport, NodeEnd, NodeReport, NodeState};
+
+/// Characters of a task that a line shows.
+const SHOWN: usize = 60;
+
+/// A team's run as a live list: its items, who does each, and how it stands.
+///
+/// `Display` is the list; [`TeamReport::todos`] gives it as data.
+#[derive(Debug, Clone, PartialEq, Default)]
+#[non_exhaustive]
+pub struct TeamReport {
+    /// The items as the lead planned them.
+    pub items: Vec<TeamItem>,
+    /// The items as they stand, with those that were added later.
+    pub graph: GraphReport,
+    /// The messages of the mailbox, oldest first.
+    pub messages: Vec<Arc<TeamMessage>>,
+}
+
+/// A member in a [`TeamReport`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MemberReport {
+    /// Its id.
+    pub id: Arc<str>,
+    /// Its status.
+    pub status: MemberStatus,
+    /// Ids of the items that it works on.
+    pub items: Vec<Arc<str>>,
+}
+
+/// The status of a member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum MemberStatus {
+    /// Nothing is left that it alone must do.
+    Idle,
+    /// It works on an item.
+    Working,
+    /// An item that it alone must do waits for others.
+    Waiting,
+}
+
+impl TeamReport {
+    /// Builds the report of the newest run of a team in these events of its session, given in their order. Other events
+    /// are ignored, those of members' sessions too.
+    ///
+    /// # Errors
+    /// Those of [`GraphReport::from_events`].
+    pub fn from_events<'a>(events: impl IntoIterator<Item = &'a Envelope, IntoIter: Clone>) -> Result<Self> {
+        let events = events.into_iter();
+        let mut report = Self { graph: GraphReport::from_events(events.clone())?, ..Self::default() };
+        for event in events {
+            let Event::Recorded(record) = &event.event else { continue };
+            if let Some(planned) = record.get::<TeamPlanned>()? {
+                report.items.clone_from(&planned.items);
+                report.messages.clear();
+            } else if let Some(message) = record.get::<TeamMessage>()? {
+                report.messages.push(message);
+            }
+        }
+        Ok(report)
+    }
+
+    /// Returns a planned item.
+    #[must_use]
+    pub fn item(&self, id: &str) -> Option<&TeamItem> {
+        self.items.iter().find(|item| &*item.id == id)
+    }
+
+    /// Returns the members that items were planned for or given to, by id.
+    #[must_use]
+    pub fn members(&self) -> Vec<MemberReport> {
+        let mut members: BTreeMap<Arc<str>, (Vec<Arc<str>>, bool)> = BTreeMap::new();
+        for id in self.items.iter().flat_map(|item| item.members.iter().flatten()) {
+            members.entry(Arc::clone(id)).or_default();
+        }
+        for node in &self.graph.nodes {
+            let state = node.state();
+            if let Some(agent) = node.agent.as_ref().filter(|_| state == NodeState::Running) {
+                members.entry(Arc::clone(agent)).or_default().0.push(Arc::clone(&node.id));
+            }
+            if let Some([only]) = self.first(node).filter(|_| state == NodeState::Pending) {
+                members.entry(Arc::clone(only)).or_default().1 = true;
+            }
+        }
+        let member = |(id, (items, waits)): (_, (Vec<_>, bool))| {
+            let status = match (items.is_empty(), waits) {
+                (false, _) => MemberStatus::Working,
+                (true, true) => MemberStatus::Waiting,
+                (true, false) => MemberStatus::Idle,
+            };
+            MemberReport { id, status, items }
+        };
+        members.into_iter().map(member).collect()
+    }
+
+    /// Returns the members of which one begins the item.
+    fn first(&self, node: &NodeReport) -> Option<&[Arc<str>]> {
+        self.item(&node.id)?.members.first().map(Vec::as_slice)
+    }
+
+    /// Returns the run as a todo list, one entry for each item: a view that follows the work.
+    #[must_use]
+    pub fn todos(&self) -> Vec<Todo> {
+        self.graph.todos()
+    }
+
+    fn line(&self, node: &NodeReport, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = match node.state() {
+            NodeState::Completed => "[x]",
+            NodeState::Running => "[>]",
+            NodeState::Pending => "[ ]",
+            NodeState::Failed => "[!]",
+            NodeState::Skipped | NodeState::Cancelled => "[-]",
+        };
+        write!(f, "{sign} {}", node.id)?;
+        if let Some(item) = self.item(&node.id) {
+            let task: String = plain_line(&item.task).chars().take(SHOWN).collect();
+            write!(f, ": {task}")?;
+        }
+        // Until an attempt began, any of several members may make it.
+        if let Some(agent) = node.agent.as_ref().filter(|_| node.attempts > 0) {
+            write!(f, " ({agent})")?;
+        }
+        match &node.end {
+            Some(NodeEnd::Failed(error)) => write!(f, ": {}", plain_line(&error.message)),
+            _ if node.attempts > 1 => write!(f, ", attempt {}", node.attempts),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for TeamReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, node) in self.graph.nodes.iter().enumerate() {
+            if number > 0 {
+                f.write_str("\n")?;
+            }
+            self.line(node, f)?;
+        }
+        Ok(())
+    }
+}

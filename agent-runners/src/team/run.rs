@@ -1,0 +1,155 @@
+//! The driver of a team: the lead plans, the graph of the items runs, the lead answers.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use entourage_core::{
+    Result,
+    agent::{Agent, AgentPart},
+    run::{Outcome, RunContext, Status, Task},
+};
+
+use super::{
+    Member, Team, TeamItem, TeamPlanned,
+    lead::{answer_task, news_task, plan_task},
+    mail::{Inbox, LEAD, Mail, Room, SendMessage},
+    plan::TeamPlan,
+};
+use crate::{
+    graph::{GraphControl, GraphReport, News, NodeState, Supervisor, TaskGraph, with_text},
+    typed::OutcomeExt,
+};
+
+/// Place at which the lead reads what came until the end.
+const END: &str = "end";
+
+#[async_trait]
+impl Agent for Team {
+    fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    fn description(&self) -> &str {
+        "A team: it divides a task among several agents, which work side by side, and answers for all of them."
+    }
+
+    fn parts(&self) -> Vec<AgentPart> {
+        let part = |name: &str, agent: Arc<dyn Agent>| AgentPart::Agent { name: name.into(), agent };
+        let members = self.0.roster.members.iter().map(|member| part(member.id(), Arc::clone(&member.agent)));
+        let planner = part("lead plans", Arc::clone(&self.0.planner));
+        let supervisor = self.0.lead.supervisor(None).ok().map(|agent| part("lead steps in", agent));
+        members.chain([planner]).chain(supervisor).collect()
+    }
+
+    async fn run(&self, task: Task, cx: &RunContext) -> Result<Outcome> {
+        let items = match self.plan(&task, cx).await? {
+            Ok(items) => items,
+            Err(outcome) => return Ok(outcome),
+        };
+        let room = self.0.mailbox.then(|| self.room(cx)).transpose()?;
+        let graph = self.graph(&items, room.as_ref())?;
+        let (outcome, report) = graph.run_within(&task, cx).await?;
+        self.answer(outcome?, &report, room.as_ref(), cx).await
+    }
+}
+
+impl Team {
+    /// Returns the items of the plan, or the outcome of a run in which nobody works.
+    async fn plan(&self, task: &Task, cx: &RunContext) -> Result<Result<Vec<TeamItem>, Outcome>> {
+        let recorded = cx.recorded::<TeamPlanned>()?.into_iter().next();
+        let asked = plan_task(task, &self.0.roster);
+        let outcome = cx.ask(LEAD, &self.0.planner, asked).await?;
+        if !outcome.is_completed() {
+            return Ok(Err(ended(outcome.status, outcome.text)));
+        }
+        let plan = outcome.value::<TeamPlan>()?;
+        if let Some(answer) = plan.answer.as_ref().filter(|_| plan.items.is_empty()) {
+            return Ok(Err(Outcome::completed(answer.as_str())));
+        }
+        // What was learned meanwhile must not change the plan of a run that began.
+        let items = match recorded {
+            Some(planned) => planned.items.clone(),
+            None => self.0.roster.assign(&plan)?,
+        };
+        cx.record(TeamPlanned { items: items.clone() })?;
+        Ok(Ok(items))
+    }
+
+    fn room(&self, cx: &RunContext) -> Result<Arc<Room>> {
+        let control = GraphControl::in_session(&self.0.name, &self.0.live, cx.session());
+        let members = self.0.roster.members.iter().map(Member::id).filter(|id| *id != LEAD);
+        Room::open(members.map(Into::into), control, cx)
+    }
+
+    /// Builds the graph of the items for one run.
+    fn graph(&self, items: &[TeamItem], room: Option<&Arc<Room>>) -> Result<TaskGraph> {
+        let inner = &self.0;
+        let equip = |member: &Member| equipped(member, room);
+        let send = room.map(|room| Arc::new(SendMessage::new(room, LEAD)) as _);
+        let ask = {
+            let room = room.cloned();
+            move |news: &News| {
+                let mail = read(room.as_ref(), LEAD, &news.run.to_string(), news.fresh)?;
+                Ok(news_task(news, mail))
+            }
+        };
+        let supervisor = Supervisor::new(inner.lead.supervisor(send)?, LEAD, Arc::new(ask));
+        let mut graph = inner.roster.graph(&inner.name, items, equip)?;
+        graph = graph.limit(inner.at_once).live(&inner.live).supervised_by(supervisor);
+        if let Some(room) = room.cloned() {
+            graph = graph.calls_supervisor(room.is_lead_called()).briefed(Arc::new(
+                move |task, agent, child, fresh| {
+                    let mail = room.with_prompt(agent, child.as_str(), fresh)?;
+                    Ok(match mail.text.as_str() {
+                        "" => task,
+                        text => with_text(task.clone(), text).with_labels(task.labels | mail.labels),
+                    })
+                },
+            ));
+        }
+        graph.build()
+    }
+
+    /// Has the lead answer for all.
+    async fn answer(
+        &self,
+        worked: Outcome,
+        report: &GraphReport,
+        room: Option<&Arc<Room>>,
+        cx: &RunContext,
+    ) -> Result<Outcome> {
+        let mail = read(room, LEAD, END, true)?;
+        let said = cx.ask(LEAD, &self.0.speaker, answer_task(report, mail)).await?;
+        if !said.is_completed() {
+            return Ok(ended(said.status, worked.text));
+        }
+        let in_state = |state| report.nodes.iter().filter(move |node| node.state() == state);
+        if in_state(NodeState::Completed).next().is_none() && !worked.is_completed() {
+            return Ok(ended(worked.status, said.text));
+        }
+        let mut outcome = Outcome::completed(said.text);
+        outcome.failed = in_state(NodeState::Failed).map(|node| Arc::clone(&node.id)).collect();
+        Ok(outcome)
+    }
+}
+
+/// Returns the agent that works for a member: with its mail, if there is a mailbox.
+fn equipped(member: &Member, room: Option<&Arc<Room>>) -> Arc<dyn Agent> {
+    let Some((room, react)) = room.zip(member.react()) else { return Arc::clone(&member.agent) };
+    let send = Arc::new(SendMessage::new(room, member.id()));
+    match react.with_tool(send) {
+        Ok(react) => Arc::new(react.layered(Inbox::new(room, member.id()))),
+        // It has a tool of this name, which stays.
+        Err(_) => Arc::new(react.layered(Inbox::new(room, member.id()))),
+    }
+}
+
+fn read(room: Option<&Arc<Room>>, to: &str, place: &str, fresh: bool) -> Result<Mail> {
+    room.map(|room| room.with_prompt(to, place, fresh)).transpose().map(Option::unwrap_or_default)
+}
+
+fn ended(status: Status, text: String) -> Outcome {
+    let mut outcome = Outcome::new(status);
+    outcome.text = text;
+    outcome
+}

@@ -17,7 +17,7 @@ use entourage_core::{
 use entourage_runtime::check_agent_name;
 
 use super::{
-    Brief, Durations, Edge, GraphInput, GraphLimits, GraphMessage, Handle, Inner, Live, Needs, News, Node,
+    Beside, Durations, Edge, GraphInput, GraphLimits, GraphMessage, Handle, Inner, Live, Needs, News, Node,
     OnFailure, Output, Problem, ReadFn, Retries, Shape, Supervisor, TaskGraph,
     draft::{Ask, Draft, DraftAgent, DraftEdge, DraftNode, DraftWork, Links},
     needs::{
@@ -49,8 +49,7 @@ struct Parts {
     durations: Durations,
     supervisor: Option<Supervisor>,
     live: Arc<Live>,
-    called: bool,
-    brief: Option<Brief>,
+    beside: Option<Arc<dyn Beside>>,
     problems: Vec<Problem>,
     /// Error kind of an invalid graph.
     refused: ErrorKind,
@@ -67,8 +66,7 @@ impl TaskGraphBuilder {
             durations: Durations::default(),
             supervisor: None,
             live: Arc::default(),
-            called: false,
-            brief: None,
+            beside: None,
             problems: Vec::new(),
             refused: ErrorKind::Config,
         };
@@ -333,15 +331,9 @@ impl<O> TaskGraphBuilder<O> {
         self
     }
 
-    /// Sets whether the supervisor is asked at once.
-    pub(crate) fn calls_supervisor(mut self, calls: bool) -> Self {
-        self.parts.called = calls;
-        self
-    }
-
-    /// Sets what completes the task of each attempt by an agent.
-    pub(crate) fn briefed(mut self, brief: Brief) -> Self {
-        self.parts.brief = Some(brief);
+    /// Sets what goes on beside the nodes.
+    pub(crate) fn beside(mut self, beside: Arc<dyn Beside>) -> Self {
+        self.parts.beside = Some(beside);
         self
     }
 
@@ -386,8 +378,7 @@ impl<O> TaskGraphBuilder<O> {
             shape: Shape::default(),
             live: self.parts.live,
             supervisor: self.parts.supervisor,
-            called: self.parts.called,
-            brief: self.parts.brief,
+            beside: self.parts.beside,
         }))
     }
 

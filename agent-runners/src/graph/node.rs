@@ -5,6 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use entourage_core::{
     Digest, Result, SessionId,
     agent::Agent,
+    event::Recorded,
     permission::Scope,
     provider::Size,
     run::{Outcome, Task},
@@ -107,9 +108,23 @@ impl AgentWork {
     }
 }
 
-/// Completes the task of an attempt by the agent of this name, in the session of this id; `true` for an attempt that
-/// nobody has begun.
-pub(crate) type Brief = Arc<dyn Fn(Task, &str, &SessionId, bool) -> Result<Task> + Send + Sync>;
+/// What goes on beside the nodes of a run: it records values of its own in the graph's session.
+pub(crate) trait Beside: Send + Sync {
+    /// Takes note of a value that a replayed run recorded.
+    ///
+    /// # Errors
+    /// Those of a record that cannot be read.
+    fn recall(&self, record: &Recorded) -> Result<()>;
+
+    /// Completes the task of an attempt by the agent of this name, in the session of this id.
+    ///
+    /// # Errors
+    /// An error fails the attempt.
+    fn brief(&self, task: Task, agent: &str, child: &SessionId) -> Result<Task>;
+
+    /// True when the supervisor is to be asked as soon as the run begins or goes on.
+    fn is_calling(&self) -> bool;
+}
 
 /// Retry policy of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

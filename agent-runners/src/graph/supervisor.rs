@@ -37,8 +37,6 @@ pub(crate) struct News {
     pub(crate) failed: Vec<Arc<str>>,
     /// The run in which it is asked.
     pub(crate) run: RunId,
-    /// False if an earlier process asked it.
-    pub(crate) fresh: bool,
     /// Steps of its last answer that were refused, with the reasons.
     pub(crate) refused: Vec<String>,
 }

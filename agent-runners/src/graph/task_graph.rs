@@ -12,7 +12,7 @@ use entourage_core::{
     permission::Scope,
 };
 
-use super::{Brief, GraphSignature, Live, Node, Shape, Supervisor, TaskGraphBuilder, Work, signature};
+use super::{Beside, GraphSignature, Live, Node, Shape, Supervisor, TaskGraphBuilder, Work, signature};
 
 /// Tasks that depend on each other, run in parallel as far as their edges and the graph's limits allow. Cloning shares
 /// the graph. A graph is an [`Agent`], so it runs in sessions and can be a node of other graphs.
@@ -66,10 +66,7 @@ pub(crate) struct Inner {
     pub(crate) shape: Shape,
     pub(crate) live: Arc<Live>,
     pub(crate) supervisor: Option<Supervisor>,
-    /// True when the supervisor is asked at once.
-    pub(crate) called: bool,
-    /// Completes the task of each attempt by an agent.
-    pub(crate) brief: Option<Brief>,
+    pub(crate) beside: Option<Arc<dyn Beside>>,
 }
 
 impl Inner {

@@ -137,3 +137,96 @@ fn gone(id: &str) -> Error {
     let text = "the plan of this run names a member that the team does not have now; resume it with the team that made it";
     Error::new(ErrorKind::Diverged, text).with("member", id)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use async_trait::async_trait;
+    use entourage_core::{
+        Result,
+        agent::Agent,
+        provider::Size::{self, L, M, S, Xl, Xs},
+        run::{Outcome, RunContext, Task},
+    };
+
+    use super::*;
+    use crate::team::TaskType::{Code, Edit, Review, Summarize};
+
+    struct Nobody(&'static str);
+
+    #[async_trait]
+    impl Agent for Nobody {
+        fn name(&self) -> &str {
+            self.0
+        }
+
+        async fn run(&self, _: Task, _: &RunContext) -> Result<Outcome> {
+            Ok(Outcome::completed(""))
+        }
+    }
+
+    fn roster(members: &[(&'static str, Size, &[TaskType])], performance: Performance) -> Roster {
+        let member = |(id, size, types): &(&'static str, Size, &[TaskType])| {
+            Member::new(Arc::new(Nobody(id)) as Arc<dyn Agent>)
+                .size(*size)
+                .specialist_in(types.iter().copied())
+        };
+        let main = Member::new(Arc::new(Nobody("lead")) as Arc<dyn Agent>);
+        let members = members.iter().map(member).chain([main]).collect();
+        Roster { members, performance, main: "lead".into() }
+    }
+
+    fn planned(kind: TaskType, member: Option<&str>) -> TeamPlan {
+        let (id, task, after) = ("a".to_owned(), "a".to_owned(), Vec::new());
+        let member = member.map(str::to_owned);
+        TeamPlan {
+            answer: None,
+            items: vec![PlannedItem { id, task, kind, after, member, expected_seconds: None }],
+        }
+    }
+
+    #[test]
+    fn lo08_the_named_member_then_the_specialist_then_the_fitting_size_then_the_main_one() {
+        let all: &[(&str, Size, &[TaskType])] = &[
+            ("scout", Xs, &[]),
+            ("clerk", S, &[]),
+            ("ann", M, &[]),
+            ("bob", M, &[]),
+            ("eve", L, &[Review]),
+            ("max", Xl, &[]),
+        ];
+        let table: &[(&[(&str, Size, &[TaskType])], TaskType, Option<&str>, &[&[&str]])] = &[
+            (all, Code, Some("scout"), &[&["scout"], &["clerk"], &["ann", "bob"], &["eve"], &["max"]]),
+            (all, Review, None, &[&["eve"], &["max"]]),
+            (all, Review, Some("ann"), &[&["ann"], &["eve"], &["max"]]),
+            (all, Edit, None, &[&["ann", "bob"], &["eve"], &["max"]]),
+            (all, Summarize, None, &[&["clerk"], &["ann", "bob"], &["eve"], &["max"]]),
+            (all, Code, None, &[&["eve"], &["max"]]),
+            (&[("scout", Xs, &[])], Code, None, &[&["lead"]]),
+            (&[("scout", Xs, &[Code])], Code, None, &[&["scout"]]),
+            (&[("scout", Xs, &[])], Code, Some("lead"), &[&["lead"]]),
+        ];
+        for (members, kind, named, levels) in table {
+            let items = roster(members, Performance::new()).assign(&planned(*kind, *named)).unwrap();
+            let found: Vec<Vec<&str>> =
+                items[0].members.iter().map(|level| level.iter().map(|id| &**id).collect()).collect();
+            assert_eq!(found, *levels, "{kind} {named:?}");
+        }
+        let error = roster(all, Performance::new()).assign(&planned(Code, Some("zoe"))).unwrap_err();
+        assert!(error.message().contains("there are scout, clerk, ann, bob, eve, max, lead"), "{error}");
+    }
+
+    #[test]
+    fn lo11_the_best_of_a_size_comes_first_and_sizes_stay_apart() {
+        let mut performance = Performance::new();
+        for (member, success) in [("ann", false), ("bob", true), ("eve", false)] {
+            (0..5).for_each(|_| performance.learn(member, Edit, success, Duration::from_secs(1)));
+        }
+        let roster = roster(&[("ann", M, &[]), ("bob", M, &[]), ("eve", L, &[])], performance);
+        let items = roster.assign(&planned(Edit, None)).unwrap();
+        assert_eq!(items[0].members, [vec![Arc::from("bob"), Arc::from("ann")], vec![Arc::from("eve")]]);
+        let items = roster.assign(&planned(Code, None)).unwrap();
+        assert_eq!(items[0].members, [vec![Arc::from("eve")]]);
+    }
+}

@@ -16,7 +16,7 @@ use super::{
     plan::TeamPlan,
 };
 use crate::{
-    graph::{GraphControl, GraphReport, News, NodeState, Supervisor, TaskGraph, with_text},
+    graph::{GraphControl, GraphReport, News, NodeState, Supervisor, TaskGraph},
     typed::OutcomeExt,
 };
 
@@ -89,7 +89,7 @@ impl Team {
         let ask = {
             let room = room.cloned();
             move |news: &News| {
-                let mail = read(room.as_ref(), LEAD, &news.run.to_string(), news.fresh)?;
+                let mail = read(room.as_ref(), LEAD, &news.run.to_string())?;
                 Ok(news_task(news, mail))
             }
         };
@@ -97,15 +97,7 @@ impl Team {
         let mut graph = inner.roster.graph(&inner.name, items, equip)?;
         graph = graph.limit(inner.at_once).live(&inner.live).supervised_by(supervisor);
         if let Some(room) = room.cloned() {
-            graph = graph.calls_supervisor(room.is_lead_called()).briefed(Arc::new(
-                move |task, agent, child, fresh| {
-                    let mail = room.with_prompt(agent, child.as_str(), fresh)?;
-                    Ok(match mail.text.as_str() {
-                        "" => task,
-                        text => with_text(task.clone(), text).with_labels(task.labels | mail.labels),
-                    })
-                },
-            ));
+            graph = graph.beside(room);
         }
         graph.build()
     }
@@ -118,7 +110,7 @@ impl Team {
         room: Option<&Arc<Room>>,
         cx: &RunContext,
     ) -> Result<Outcome> {
-        let mail = read(room, LEAD, END, true)?;
+        let mail = read(room, LEAD, END)?;
         let said = cx.ask(LEAD, &self.0.speaker, answer_task(report, mail)).await?;
         if !said.is_completed() {
             return Ok(ended(said.status, worked.text));
@@ -144,8 +136,8 @@ fn equipped(member: &Member, room: Option<&Arc<Room>>) -> Arc<dyn Agent> {
     }
 }
 
-fn read(room: Option<&Arc<Room>>, to: &str, place: &str, fresh: bool) -> Result<Mail> {
-    room.map(|room| room.with_prompt(to, place, fresh)).transpose().map(Option::unwrap_or_default)
+fn read(room: Option<&Arc<Room>>, to: &str, place: &str) -> Result<Mail> {
+    room.map(|room| room.with_prompt(to, place)).transpose().map(Option::unwrap_or_default)
 }
 
 fn ended(status: Status, text: String) -> Outcome {

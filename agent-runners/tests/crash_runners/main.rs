@@ -15,6 +15,7 @@ mod leave;
 mod person;
 mod research;
 mod talk;
+mod team;
 mod typed;
 
 use entourage_testkit::{

@@ -224,8 +224,11 @@ fn fact(envelope: &Envelope) -> Option<String> {
     Some(format!("{path} {} {what}", envelope.event.kind()))
 }
 
+/// Fields of records that hold ids of runs, calls and sessions.
+const IDS: [&str; 4] = ["run", "call", "child", "place"];
+
 /// A record of a phase or a node without its ids, its times and its digest, which contains results of tools; any other
-/// one as it is.
+/// one without its ids.
 fn recorded(value: &Recorded) -> String {
     let json = value.json().map_err(|error| error.to_string());
     let json = json.and_then(|json| parse_value(&json).map_err(|error| error.to_string()));
@@ -240,6 +243,10 @@ fn recorded(value: &Recorded) -> String {
         return change.to_string();
     }
     if record.get("phase").is_none() {
+        let mut record = record;
+        if let Some(fields) = record.as_object_mut() {
+            fields.retain(|name, _| !IDS.contains(&name.as_str()));
+        }
         return record.to_string();
     }
     let begun = format!("{} {}", text(&record, "iteration"), text(&record, "phase"));

@@ -18,7 +18,7 @@ use entourage_runtime::{Caught, check_prompt};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    super::{AgentWork, Brief, Inputs, NodeValue, StepFn, work::with_text},
+    super::{AgentWork, Beside, Inputs, NodeValue, StepFn, work::with_text},
     machine::{guarded, panicked},
     track::{Attempt, Ended, Spent},
 };
@@ -82,9 +82,7 @@ pub(super) struct Worker {
     /// The agent's name among the parts of the graph, if that is not its own.
     pub(super) part: Option<Arc<str>>,
     pub(super) child: SessionId,
-    pub(super) brief: Option<Brief>,
-    /// True when nobody has begun the attempt.
-    pub(super) fresh: bool,
+    pub(super) beside: Option<Arc<dyn Beside>>,
     pub(super) inputs: Inputs,
     pub(super) limit: Option<Duration>,
     /// Reason why the previous attempt failed, when the node escalates to a larger agent.
@@ -96,8 +94,8 @@ impl Worker {
     /// Runs the agent to its end. At its time limit, or when it is stopped, waits until the agent has unwound.
     pub(super) async fn run(self, cx: &RunContext) -> Ended {
         let made = guarded("making the task", || (self.work.task)(&self.inputs));
-        let briefed = made.and_then(|task| match &self.brief {
-            Some(brief) => brief(task, self.agent.name(), &self.child, self.fresh),
+        let briefed = made.and_then(|task| match &self.beside {
+            Some(beside) => beside.brief(task, self.agent.name(), &self.child),
             None => Ok(task),
         });
         let task = match briefed.and_then(|task| check_prompt(&task).map(|()| task)) {

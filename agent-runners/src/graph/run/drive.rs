@@ -1,7 +1,7 @@
 //! The loop of a run: it starts nodes, waits for the next event, and records the result before anything acts on it. All
 //! work of the run happens in its own futures: nothing is spawned.
 
-use std::{collections::HashMap, sync::Arc};
+use std::collections::HashMap;
 
 use entourage_core::{
     Error, ErrorKind, Result, SessionId, Timestamp,
@@ -33,9 +33,8 @@ pub(super) struct Drive<'a> {
     /// Callers to answer once their change is stored.
     answers: Vec<(oneshot::Sender<Result<()>>, Result<()>)>,
     pub(super) staged: bool,
-    /// The nodes that the supervisor is to be asked about, until it is stored that it is asked; `None` within if an
-    /// earlier process asked it.
-    pub(super) advice: Option<Option<Vec<Arc<str>>>>,
+    /// True until it is stored that the supervisor is asked.
+    pub(super) to_advise: bool,
     /// True while the supervisor's run goes on.
     pub(super) advised: bool,
     /// Stops that run.
@@ -79,7 +78,7 @@ impl<'a> Drive<'a> {
             wave: Vec::new(),
             answers: Vec::new(),
             staged: false,
-            advice: None,
+            to_advise: false,
             advised: false,
             advice_stop: cx.cancellation().child_token(),
             over: None,

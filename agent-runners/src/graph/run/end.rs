@@ -127,8 +127,7 @@ impl Machine {
         Some(Worker {
             work,
             part: self.graph.part(place, &agent),
-            brief: self.graph.brief.clone(),
-            fresh: !more.went_on && !stop.is_cancelled(),
+            beside: self.graph.beside.clone(),
             agent,
             child,
             inputs: self.inputs(place),

@@ -70,7 +70,7 @@ impl Machine {
             told: Vec::new(),
             again: Vec::new(),
             heard: true,
-            watch: Watch::new(graph.called),
+            watch: Watch::default(),
             recalling: false,
         })
     }

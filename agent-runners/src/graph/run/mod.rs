@@ -233,6 +233,9 @@ async fn run(graph: &Arc<Inner>, task: &Task, cx: &RunContext) -> Result<(Result
             break;
         }
         recorded.extend(machine.recall(&replayed, effects.time())?);
+        if let Some(beside) = &graph.beside {
+            replayed.iter().try_for_each(|record| beside.recall(record))?;
+        }
     }
     let begun = machine.go_on(&recorded, effects.time());
     for shown in machine.found().filter(|_| begun) {

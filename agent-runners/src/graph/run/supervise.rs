@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use entourage_core::{
-    Error, ErrorKind, RunId, SessionId,
+    Error, ErrorKind, SessionId,
     event::Recorded,
     run::{Delegate, Effect, Observation, Outcome, Pause, RunContext, Spawn, Status},
 };
@@ -32,17 +32,11 @@ pub(super) struct Watch {
     /// True when something else happened that it is to know.
     called: bool,
     /// The run in which it is asked now.
-    asking: Option<(SessionId, RunId)>,
+    asking: Option<Arc<SupervisorAsked>>,
     /// Steps of its last answer that were refused.
     refused: Vec<String>,
     /// Reason why it is waited for and does not go on.
     pause: Option<Pause>,
-}
-
-impl Watch {
-    pub(super) fn new(called: bool) -> Self {
-        Self { called, ..Self::default() }
-    }
 }
 
 /// End of a supervisor's run.
@@ -87,9 +81,9 @@ impl Machine {
         self.watch.pause.clone()
     }
 
-    pub(super) fn recall_asked(&mut self, asked: &SupervisorAsked) {
+    pub(super) fn recall_asked(&mut self, asked: &Arc<SupervisorAsked>) {
         self.watch.asked = asked.round;
-        self.watch.asking = Some((asked.child.clone(), asked.run));
+        self.watch.asking = Some(Arc::clone(asked));
         (self.watch.called, self.watch.failed) = (false, Vec::new());
     }
 
@@ -98,9 +92,9 @@ impl Machine {
         self.watch.refused.clone_from(&answered.refused);
     }
 
-    fn news(&self, run: RunId, about: Option<Vec<Arc<str>>>) -> News {
-        let (report, refused, fresh) = (self.report(), self.watch.refused.clone(), about.is_some());
-        News { report, failed: about.unwrap_or_default(), run, fresh, refused }
+    fn news(&self, asked: &SupervisorAsked) -> News {
+        let (report, refused) = (self.report(), self.watch.refused.clone());
+        News { report, failed: asked.about.clone(), run: asked.run, refused }
     }
 }
 
@@ -123,7 +117,7 @@ impl Drive<'_> {
         match asked {
             Ok(asked) => {
                 self.machine.recall_asked(&asked);
-                self.advice = Some(Some(asked.about.clone()));
+                self.to_advise = true;
                 self.staged = true;
             }
             Err(error) => self.give_up(error),
@@ -132,24 +126,30 @@ impl Drive<'_> {
 
     /// Asks the supervisor anew if a run of an earlier process was asking it.
     pub(super) fn resume_supervisor(&mut self) {
+        if self.machine.graph.beside.as_ref().is_some_and(|beside| beside.is_calling()) {
+            self.machine.call_supervisor();
+        }
         if self.machine.watch.asking.is_some() {
-            self.advice = Some(None);
+            self.to_advise = true;
         }
     }
 
     /// Begins the supervisor's run, once it is stored that it is asked.
     pub(super) fn launch_supervisor(&mut self) {
-        let Some(about) = self.advice.take().filter(|_| !self.is_ending()) else { return };
-        let (Some(supervisor), Some((child, run))) =
+        if !std::mem::take(&mut self.to_advise) || self.is_ending() {
+            return;
+        }
+        let (Some(supervisor), Some(asked)) =
             (self.machine.graph.supervisor.clone(), self.machine.watch.asking.clone())
         else {
             return;
         };
         self.advised = true;
-        let (cx, news) = (self.cx, self.machine.news(run, about));
+        let (cx, news) = (self.cx, self.machine.news(&asked));
         let stop = self.advice_stop.clone();
         self.waiting.push(
-            async move { Woken::Advised(consult(&supervisor, &news, (child, run), stop, cx).await) }.boxed(),
+            async move { Woken::Advised(consult(&supervisor, &news, asked.child.clone(), stop, cx).await) }
+                .boxed(),
         );
     }
 
@@ -200,7 +200,7 @@ impl Drive<'_> {
 async fn consult(
     supervisor: &Supervisor,
     news: &News,
-    (child, run): (SessionId, RunId),
+    child: SessionId,
     stop: CancellationToken,
     cx: &RunContext,
 ) -> Advice {
@@ -211,7 +211,7 @@ async fn consult(
     };
     let spawn = Spawn::new(Arc::clone(&supervisor.agent), task).with_role(supervisor.role);
     // It helps those who hold all the slots.
-    let delegate = Delegate::new(child, spawn).run(run).cancelled_by(stop).part_of_run();
+    let delegate = Delegate::new(child, spawn).run(news.run).cancelled_by(stop).part_of_run();
     let effect = Effect::Delegate(Box::new(delegate)).scoped(cx.scope());
     match cx.effects().perform(cx, None, effect).await {
         Ok(Observation::Child { outcome: Some(outcome), .. }) => match &outcome.status {

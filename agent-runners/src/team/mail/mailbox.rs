@@ -91,6 +91,11 @@ impl Mailbox {
         deliveries.flat_map(|it| &it.messages).filter_map(|id| self.messages.get(id).cloned()).collect()
     }
 
+    /// True if a delivery at a place `is` one of these.
+    pub(super) fn has_delivered(&self, place: &str, is: impl Fn(&Delivered) -> bool) -> bool {
+        self.delivered.get(place).into_iter().flatten().any(|delivered| is(delivered))
+    }
+
     /// Returns the response to a request.
     pub(super) fn response(&self, request: &str) -> Option<Arc<TeamMessage>> {
         self.responses.get(request).cloned()

@@ -3,15 +3,15 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use entourage_core::{
-    Error, ErrorKind, Result,
+    Error, ErrorKind, Result, SessionId,
     event::{Event, Recorded},
-    run::RunContext,
+    run::{RunContext, Task},
     tool::Labels,
 };
 use tokio::sync::Notify;
 
 use super::{Delivered, EVERYONE, LEAD, TeamMessage, labels, mailbox::Mailbox, mark, shown};
-use crate::graph::GraphControl;
+use crate::graph::{Beside, GraphControl, with_text};
 
 /// Most messages of one run.
 const MOST: usize = 10_000;
@@ -112,22 +112,20 @@ impl Room {
         Ok(id)
     }
 
-    /// True when the lead has mail.
-    pub(crate) fn is_lead_called(&self) -> bool {
-        self.lock().has_mail(LEAD)
-    }
-
-    /// Returns what a prompt brings `to`, who reads it at `place`: what was delivered with it before, and, if it is
-    /// `fresh`, what waits.
+    /// Returns what a prompt brings `to`, who reads it at `place`: what waits when it is first made, and the same
+    /// whenever it is made again.
     ///
     /// # Errors
     /// An error when the team's run is over.
-    pub(crate) fn with_prompt(&self, to: &str, place: &str, fresh: bool) -> Result<Mail> {
+    pub(crate) fn with_prompt(&self, to: &str, place: &str) -> Result<Mail> {
         let mut mailbox = self.lock();
-        if fresh {
-            self.deliver(&mut mailbox, to, place, None)?;
+        let prompted = |delivered: &Delivered| delivered.call.is_none();
+        // No mail is recorded too: what comes later must not be taken for a part of the prompt.
+        if !mailbox.has_delivered(place, prompted) {
+            let messages = mailbox.waiting(to, AT_ONCE);
+            self.hand_out(&mut mailbox, &messages, (to, place, None))?;
         }
-        let messages = mailbox.delivered(place, |delivered| delivered.call.is_none());
+        let messages = mailbox.delivered(place, prompted);
         Ok(Mail { text: shown(&messages), labels: labels(&messages) })
     }
 
@@ -138,24 +136,15 @@ impl Room {
     pub(super) async fn with_result(&self, to: &str, place: &str, call: &str) -> Result<Mail> {
         let messages = {
             let mut mailbox = self.lock();
-            self.deliver(&mut mailbox, to, place, Some(call))?
+            let messages = mailbox.waiting(to, AT_ONCE);
+            if messages.is_empty() {
+                return Ok(Mail::default());
+            }
+            self.hand_out(&mut mailbox, &messages, (to, place, Some(call)))?;
+            messages
         };
-        if !messages.is_empty() {
-            self.cx.commit().await?;
-        }
+        self.cx.commit().await?;
         Ok(Mail { text: shown(&messages), labels: labels(&messages) })
-    }
-
-    fn deliver(
-        &self,
-        mailbox: &mut Mailbox,
-        to: &str,
-        place: &str,
-        call: Option<&str>,
-    ) -> Result<Vec<Arc<TeamMessage>>> {
-        let messages = mailbox.waiting(to, AT_ONCE);
-        self.hand_out(mailbox, &messages, (to, place, call))?;
-        Ok(messages)
     }
 
     fn hand_out(
@@ -164,9 +153,6 @@ impl Room {
         messages: &[Arc<TeamMessage>],
         (to, place, call): (&str, &str, Option<&str>),
     ) -> Result<()> {
-        if messages.is_empty() {
-            return Ok(());
-        }
         let ids = messages.iter().map(|message| Arc::clone(&message.id)).collect();
         let (to, place, call) = (to.into(), place.into(), call.map(Into::into));
         let delivered = Arc::new(Delivered { to, place, call, messages: ids });
@@ -227,6 +213,27 @@ impl Room {
             }
             arrived.await;
         }
+    }
+}
+
+impl Beside for Room {
+    fn recall(&self, record: &Recorded) -> Result<()> {
+        recall(&mut self.lock(), record)
+    }
+
+    fn brief(&self, task: Task, agent: &str, child: &SessionId) -> Result<Task> {
+        let mail = self.with_prompt(agent, child.as_str())?;
+        Ok(match mail.text.as_str() {
+            "" => task,
+            text => {
+                let labels = task.labels | mail.labels;
+                with_text(task, text).with_labels(labels)
+            }
+        })
+    }
+
+    fn is_calling(&self) -> bool {
+        self.lock().has_mail(LEAD)
     }
 }
 

@@ -51,8 +51,8 @@ pub mod event {
 /// Tasks that depend on each other.
 pub mod graph {
     pub use entourage_runners::graph::{
-        GraphControl, GraphReport, Handle, NodeEnd, NodeState, OnFailure, Output, Plan, PlanTask, SkipAs,
-        TaskGraph, TaskGraphBuilder,
+        GraphControl, GraphReport, Handle, Intervention, Interventions, NodeEnd, NodeState, OnFailure,
+        Output, Plan, PlanTask, SkipAs, TaskGraph, TaskGraphBuilder,
     };
 }
 
@@ -126,10 +126,16 @@ pub mod session {
     pub use entourage_runtime::{MemoryStore, Pending, Rewound, Waiting};
 }
 
-/// The todo list that agents share.
+/// Models of different sizes that work together, and the todo list that agents share.
 pub mod team {
     pub use entourage_core::team::{Todo, TodoStatus};
-    pub use entourage_runners::{Memory, TodoTool};
+    pub use entourage_runners::{
+        Memory, TodoTool,
+        team::{
+            Member, MemberReport, MemberStatus, MessageKind, Performance, TaskType, Team, TeamBuilder,
+            TeamItem, TeamMessage, TeamPlanned, TeamReport,
+        },
+    };
 }
 
 /// Queries over stored sessions, and spans.

@@ -293,11 +293,11 @@ impl<O> TaskGraphBuilder<O> {
         self
     }
 
-    /// Makes `agent` watch the graph. Whenever a node has failed for good it is asked what to do, in a session of the role
-    /// `supervisor`, and the steps of its answer are taken while the other nodes run on. Its answers are
-    /// [`Interventions`](super::Interventions), as of a [`TypedAgent`](crate::TypedAgent). It is asked at most 5 times in
-    /// one run, once at a time; the graph does not end before it has answered. Without an answer the graph goes on as it
-    /// is.
+    /// Makes `agent` watch the graph. Whenever a node has failed for good it is asked what to do, in a session of the
+    /// role `supervisor`, and the steps of its answer are taken while the other nodes run on. Its answers are
+    /// [`Interventions`](super::Interventions), as of a [`TypedAgent`](crate::TypedAgent). It is asked at most 5 times
+    /// in one run, once at a time; the graph does not end before it has answered. Without an answer the graph goes on
+    /// as it is.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {

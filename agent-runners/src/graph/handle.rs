@@ -153,10 +153,10 @@ impl<T: Output> Handle<T> {
     }
 
     /// Sets other agents for the node, by the size of their models. The smallest begins, and a failed attempt is
-    /// retried one size up, with the reason in the prompt. Of several agents of one size, the first that is free makes the
-    /// attempt. An agent that finds a task too large for it should end with
-    /// an error that says why; a denial and a cancel do not escalate. These agents replace the one that the node was
-    /// made with; the smallest one names the node's agent in signatures.
+    /// retried one size up, with the reason in the prompt. Of several agents of one size, the first that is free makes
+    /// the attempt. An agent that finds a task too large for it should end with an error that says why; a denial and a
+    /// cancel do not escalate. These agents replace the one that the node was made with; the smallest one names the
+    /// node's agent in signatures.
     pub fn escalate<Form, A: IntoAgent<Form>>(self, sizes: impl IntoIterator<Item = (Size, A)>) -> Self {
         let mut agents: Vec<(Option<Size>, Arc<dyn Agent>)> = Vec::new();
         agents.extend(sizes.into_iter().map(|(size, agent)| (Some(size), agent.into_agent())));

@@ -208,7 +208,8 @@ fn check_words(id: &Arc<str>, task: &str, after: usize, problems: &mut Vec<Probl
 }
 
 impl TaskGraphBuilder {
-    /// Adds a task for agents by the sizes of their models, as [`Handle::escalate`](super::Handle::escalate) takes them.
+    /// Adds a task for agents by the sizes of their models, as [`Handle::escalate`](super::Handle::escalate) takes
+    /// them.
     pub(crate) fn add_item(
         &self,
         id: &str,

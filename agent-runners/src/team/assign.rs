@@ -166,8 +166,10 @@ mod tests {
         }
     }
 
-    fn roster(members: &[(&'static str, Size, &[TaskType])], performance: Performance) -> Roster {
-        let member = |(id, size, types): &(&'static str, Size, &[TaskType])| {
+    type Row = (&'static str, Size, &'static [TaskType]);
+
+    fn roster(members: &[Row], performance: Performance) -> Roster {
+        let member = |(id, size, types): &Row| {
             Member::new(Arc::new(Nobody(id)) as Arc<dyn Agent>)
                 .size(*size)
                 .specialist_in(types.iter().copied())
@@ -188,7 +190,7 @@ mod tests {
 
     #[test]
     fn lo08_the_named_member_then_the_specialist_then_the_fitting_size_then_the_main_one() {
-        let all: &[(&str, Size, &[TaskType])] = &[
+        let all: &[Row] = &[
             ("scout", Xs, &[]),
             ("clerk", S, &[]),
             ("ann", M, &[]),
@@ -196,7 +198,7 @@ mod tests {
             ("eve", L, &[Review]),
             ("max", Xl, &[]),
         ];
-        let table: &[(&[(&str, Size, &[TaskType])], TaskType, Option<&str>, &[&[&str]])] = &[
+        let table: &[(&[Row], TaskType, Option<&str>, &[&[&str]])] = &[
             (all, Code, Some("scout"), &[&["scout"], &["clerk"], &["ann", "bob"], &["eve"], &["max"]]),
             (all, Review, None, &[&["eve"], &["max"]]),
             (all, Review, Some("ann"), &[&["ann"], &["eve"], &["max"]]),

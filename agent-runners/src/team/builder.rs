@@ -25,15 +25,15 @@ const AT_ONCE: usize = 10;
 ///
 /// # Plan
 /// The lead gets the prompt with the list of members, and divides it into at most 200 items, each with a type and the
-/// items that it comes after. What cannot be worked on (cycles, unknown members or items) is told, and the lead may mend
-/// it three times. It can also answer at once; then nobody works. The plan is recorded as a
+/// items that it comes after. What cannot be worked on (cycles, unknown members or items) is told, and the lead may
+/// mend it three times. It can also answer at once; then nobody works. The plan is recorded as a
 /// [`TeamPlanned`](super::TeamPlanned): a resumed run has the same one.
 ///
 /// # Work
 /// The items run as a [`TaskGraph`](crate::graph::TaskGraph) in the team's own session, each in a session of its own
-/// below it. An item goes to the member that the lead names, else to the [specialist](Member::specialist_in) of its type,
-/// else to whoever is free first of the size that [`TaskType::size`] chooses, and to the lead itself if nobody fits. It
-/// waits while all of these are at work. A failed attempt goes one size up with the reason, at most twice.
+/// below it. An item goes to the member that the lead names, else to the [specialist](Member::specialist_in) of its
+/// type, else to whoever is free first of the size that [`TaskType::size`] chooses, and to the lead itself if nobody
+/// fits. It waits while all of these are at work. A failed attempt goes one size up with the reason, at most twice.
 ///
 /// # Stepping in
 /// When an item has failed for good, the lead is asked, at most 5 times in one run, and its steps are taken while the
@@ -43,8 +43,8 @@ const AT_ONCE: usize = 10;
 /// # Outcome
 /// Completed with the lead's message; [`Outcome::failed`](entourage_core::run::Outcome::failed) lists the items that
 /// failed. If no item was done, the run was stopped, with
-/// [`StopReason::Tasks`](entourage_core::run::StopReason::Tasks). A lead that fails, pauses or is stopped ends the run in
-/// the same way; the text is then what the members found. A cancel reaches everybody at work.
+/// [`StopReason::Tasks`](entourage_core::run::StopReason::Tasks). A lead that fails, pauses or is stopped ends the run
+/// in the same way; the text is then what the members found. A cancel reaches everybody at work.
 ///
 /// # Watching
 /// [`NodeStarted`](crate::graph::NodeStarted) and [`NodeFinished`](crate::graph::NodeFinished) are the events of items;
@@ -159,11 +159,12 @@ impl TeamBuilder {
         self
     }
 
-    /// Gives each member that is a [`ReactAgent`], and the lead, the tool `send_message`. A message is recorded before it
-    /// is delivered, and reaches its recipient with the task of its next item or with the next result of a tool, once,
-    /// and in the order of its sender; one for the lead has it asked at once. A run has at most 10,000 messages.
+    /// Gives each member that is a [`ReactAgent`], and the lead, the tool `send_message`. A message is recorded before
+    /// it is delivered, and reaches its recipient with the task of its next item or with the next result of a tool,
+    /// once, and in the order of its sender; one for the lead has it asked at once. A run has at most 10,000 messages.
     ///
-    /// A request may wait for its answer, at most 10 minutes. The labels of a message are those of its sender's session.
+    /// A request may wait for its answer, at most 10 minutes. The labels of a message are those of its sender's
+    /// session.
     pub fn mailbox(mut self) -> Self {
         self.mailbox = true;
         self

@@ -115,7 +115,7 @@ fn facts(member: &Member) -> String {
 }
 
 /// Returns the task of the lead that steps in.
-pub(super) fn news_task(news: &News, mail: Mail) -> Task {
+pub(super) fn news_task(news: &News, mail: &Mail) -> Task {
     let mut text = news.text();
     if !mail.text.is_empty() {
         let _ = write!(text, "\n\nThere are messages for you:\n\n{}", mail.text);
@@ -125,7 +125,7 @@ pub(super) fn news_task(news: &News, mail: Mail) -> Task {
 }
 
 /// Returns the task of the lead that answers the user.
-pub(super) fn answer_task(report: &GraphReport, mail: Mail) -> Task {
+pub(super) fn answer_task(report: &GraphReport, mail: &Mail) -> Task {
     let mut text = "The work is over.".to_owned();
     for node in &report.nodes {
         let about = format!(" of=\"{}\"", node.id);

@@ -145,7 +145,10 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn learned(items: &[(&str, u32, u32, u32)]) -> Performance {
+    /// A member, its successes, its failures, and the seconds of each item.
+    type Row = (&'static str, u32, u32, u32);
+
+    fn learned(items: &[Row]) -> Performance {
         let mut performance = Performance::new();
         for (member, successes, failures, seconds) in items {
             for number in 0..successes + failures {
@@ -157,7 +160,7 @@ mod tests {
 
     #[test]
     fn lo11_the_best_comes_first_once_there_is_enough_to_compare() {
-        let table: &[(&[(&str, u32, u32, u32)], [&str; 2])] = &[
+        let table: &[(&[Row], [&str; 2])] = &[
             (&[], ["ann", "bob"]),
             (&[("bob", 9, 0, 1)], ["ann", "bob"]),
             (&[("ann", 0, 4, 1), ("bob", 5, 0, 1)], ["ann", "bob"]),

@@ -67,8 +67,8 @@ pub struct TeamItem {
     /// The items whose results it needs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<Arc<str>>,
-    /// The members that may do it, by size: whoever of the first list is free first begins, and a failed attempt goes to
-    /// the next list.
+    /// The members that may do it, by size: whoever of the first list is free first begins, and a failed attempt goes
+    /// to the next list.
     pub members: Vec<Vec<Arc<str>>>,
     /// About how many seconds it will take, if that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]

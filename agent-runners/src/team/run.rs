@@ -90,7 +90,7 @@ impl Team {
             let room = room.cloned();
             move |news: &News| {
                 let mail = read(room.as_ref(), LEAD, &news.run.to_string())?;
-                Ok(news_task(news, mail))
+                Ok(news_task(news, &mail))
             }
         };
         let supervisor = Supervisor::new(inner.lead.supervisor(send)?, LEAD, Arc::new(ask));
@@ -111,7 +111,7 @@ impl Team {
         cx: &RunContext,
     ) -> Result<Outcome> {
         let mail = read(room, LEAD, END)?;
-        let said = cx.ask(LEAD, &self.0.speaker, answer_task(report, mail)).await?;
+        let said = cx.ask(LEAD, &self.0.speaker, answer_task(report, &mail)).await?;
         if !said.is_completed() {
             return Ok(ended(said.status, worked.text));
         }

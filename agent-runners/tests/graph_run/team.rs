@@ -473,11 +473,12 @@ async fn a_cancelled_team_stops_everybody() {
     run.cancel();
     let outcome = run.outcome().await;
     assert!(
-        outcome.as_ref().is_ok_and(|it| it.status == Status::Cancelled) || outcome.is_err_and(is_cancelled)
+        outcome.as_ref().is_ok_and(|it| it.status == Status::Cancelled)
+            || outcome.is_err_and(|error| is_cancelled(&error))
     );
     assert_eq!(hand.running(), 0);
 }
 
-fn is_cancelled(error: Error) -> bool {
+fn is_cancelled(error: &Error) -> bool {
     error.kind() == ErrorKind::Cancelled
 }

@@ -18,7 +18,7 @@ use serde_json::json;
 use crate::common::{agent, memory, open_runtime, runtime_on, settled, stored};
 
 /// Changes with the words of a prompt, as its version then must.
-const RELEASED: [&str; 15] = [
+const RELEASED: [&str; 16] = [
     "entourage/coder@1#",
     "entourage/task@1#",
     "entourage/plan@1#",
@@ -26,6 +26,7 @@ const RELEASED: [&str; 15] = [
     "entourage/criteria@1#",
     "entourage/discriminator@1#",
     "entourage/fetch@1#",
+    "entourage/team-lead@1#",
     "entourage/research-plan@1#",
     "entourage/file-searcher@1#",
     "entourage/pattern-finder@1#",

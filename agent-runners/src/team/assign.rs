@@ -166,6 +166,10 @@ mod tests {
         }
     }
 
+    /// The type of an item, and the member that it names.
+    type Asked = (TaskType, Option<&'static str>);
+
+    /// A member, its size and its specialties.
     type Row = (&'static str, Size, &'static [TaskType]);
 
     fn roster(members: &[Row], performance: Performance) -> Roster {
@@ -198,18 +202,18 @@ mod tests {
             ("eve", L, &[Review]),
             ("max", Xl, &[]),
         ];
-        let table: &[(&[Row], TaskType, Option<&str>, &[&[&str]])] = &[
-            (all, Code, Some("scout"), &[&["scout"], &["clerk"], &["ann", "bob"], &["eve"], &["max"]]),
-            (all, Review, None, &[&["eve"], &["max"]]),
-            (all, Review, Some("ann"), &[&["ann"], &["eve"], &["max"]]),
-            (all, Edit, None, &[&["ann", "bob"], &["eve"], &["max"]]),
-            (all, Summarize, None, &[&["clerk"], &["ann", "bob"], &["eve"], &["max"]]),
-            (all, Code, None, &[&["eve"], &["max"]]),
-            (&[("scout", Xs, &[])], Code, None, &[&["lead"]]),
-            (&[("scout", Xs, &[Code])], Code, None, &[&["scout"]]),
-            (&[("scout", Xs, &[])], Code, Some("lead"), &[&["lead"]]),
+        let table: &[(&[Row], Asked, &[&[&str]])] = &[
+            (all, (Code, Some("scout")), &[&["scout"], &["clerk"], &["ann", "bob"], &["eve"], &["max"]]),
+            (all, (Review, None), &[&["eve"], &["max"]]),
+            (all, (Review, Some("ann")), &[&["ann"], &["eve"], &["max"]]),
+            (all, (Edit, None), &[&["ann", "bob"], &["eve"], &["max"]]),
+            (all, (Summarize, None), &[&["clerk"], &["ann", "bob"], &["eve"], &["max"]]),
+            (all, (Code, None), &[&["eve"], &["max"]]),
+            (&[("scout", Xs, &[])], (Code, None), &[&["lead"]]),
+            (&[("scout", Xs, &[Code])], (Code, None), &[&["scout"]]),
+            (&[("scout", Xs, &[])], (Code, Some("lead")), &[&["lead"]]),
         ];
-        for (members, kind, named, levels) in table {
+        for (members, (kind, named), levels) in table {
             let items = roster(members, Performance::new()).assign(&planned(*kind, *named)).unwrap();
             let found: Vec<Vec<&str>> =
                 items[0].members.iter().map(|level| level.iter().map(|id| &**id).collect()).collect();

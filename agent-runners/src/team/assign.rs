@@ -169,6 +169,9 @@ mod tests {
     /// The type of an item, and the member that it names.
     type Asked = (TaskType, Option<&'static str>);
 
+    /// The members of which one makes each attempt.
+    type Levels = &'static [&'static [&'static str]];
+
     /// A member, its size and its specialties.
     type Row = (&'static str, Size, &'static [TaskType]);
 
@@ -202,7 +205,7 @@ mod tests {
             ("eve", L, &[Review]),
             ("max", Xl, &[]),
         ];
-        let table: &[(&[Row], Asked, &[&[&str]])] = &[
+        let table: &[(&[Row], Asked, Levels)] = &[
             (all, (Code, Some("scout")), &[&["scout"], &["clerk"], &["ann", "bob"], &["eve"], &["max"]]),
             (all, (Review, None), &[&["eve"], &["max"]]),
             (all, (Review, Some("ann")), &[&["ann"], &["eve"], &["max"]]),

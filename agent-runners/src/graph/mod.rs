@@ -46,6 +46,7 @@ pub use problem::{GraphError, Problem};
 pub use records::{
     GraphChanged, GraphStarted, NodeFinished, NodeStarted, SupervisorAnswered, SupervisorAsked,
 };
+pub(crate) use report::Places;
 pub use report::{GraphReport, NodeReport, NodeState};
 pub use run::GraphRun;
 pub(crate) use run::Shape;

@@ -177,6 +177,14 @@ impl GraphReport {
         Ok(fold.report)
     }
 
+    /// Takes in one more event; `places` are those of the nodes so far.
+    pub(crate) fn see(&mut self, places: &mut Places, event: &Envelope) -> Result<()> {
+        let mut fold = Fold { report: std::mem::take(self), places: std::mem::take(places) };
+        let seen = fold.see(event);
+        (*self, *places) = (fold.report, fold.places);
+        seen
+    }
+
     /// Returns the node of this id.
     #[must_use]
     pub fn node(&self, id: &str) -> Option<&NodeReport> {
@@ -255,10 +263,13 @@ fn map_of(id: &str) -> Option<&str> {
     id.strip_suffix(']')?.rsplit_once('[').map(|(map, _)| map)
 }
 
+/// Index of each node of a report.
+pub(crate) type Places = HashMap<Arc<str>, usize>;
+
 #[derive(Default)]
 struct Fold {
     report: GraphReport,
-    places: HashMap<Arc<str>, usize>,
+    places: Places,
 }
 
 impl Fold {

@@ -3,13 +3,13 @@
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use entourage_core::{
-    Result,
+    Result, SessionId,
     event::{Envelope, Event, plain_line},
     team::Todo,
 };
 
 use super::{TeamItem, TeamMessage, TeamPlanned};
-use crate::graph::{GraphReport, NodeEnd, NodeReport, NodeState};
+use crate::graph::{GraphReport, NodeEnd, NodeReport, NodeState, Places};
 
 /// Characters of a task that a line shows.
 const SHOWN: usize = 60;
@@ -26,6 +26,9 @@ pub struct TeamReport {
     pub graph: GraphReport,
     /// The messages of the mailbox, oldest first.
     pub messages: Vec<Arc<TeamMessage>>,
+    /// The team's session, once its plan was made.
+    session: Option<SessionId>,
+    places: Places,
 }
 
 /// A member in a [`TeamReport`].
@@ -53,24 +56,46 @@ pub enum MemberStatus {
 }
 
 impl TeamReport {
-    /// Builds the report of the newest run of a team in these events of its session, given in their order. Other events
-    /// are ignored, those of members' sessions too.
+    /// Builds the report of the newest run of a team in these events, given in their order, as
+    /// [`TeamReport::update`] takes each in.
     ///
     /// # Errors
-    /// Those of [`GraphReport::from_events`].
-    pub fn from_events<'a>(events: impl IntoIterator<Item = &'a Envelope, IntoIter: Clone>) -> Result<Self> {
-        let events = events.into_iter();
-        let mut report = Self { graph: GraphReport::from_events(events.clone())?, ..Self::default() };
+    /// Those of [`TeamReport::update`].
+    pub fn from_events<'a>(events: impl IntoIterator<Item = &'a Envelope>) -> Result<Self> {
+        let mut report = Self::default();
         for event in events {
-            let Event::Recorded(record) = &event.event else { continue };
-            if let Some(planned) = record.get::<TeamPlanned>()? {
-                report.items.clone_from(&planned.items);
-                report.messages.clear();
-            } else if let Some(message) = record.get::<TeamMessage>()? {
-                report.messages.push(message);
-            }
+            report.update(event)?;
         }
         Ok(report)
+    }
+
+    /// Takes in one more event of a run, and returns whether it is one of the team's items or messages. All others are
+    /// ignored, also those of the sessions below, where members may be teams too.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`](entourage_core::ErrorKind::Corrupt) for a record that cannot be read,
+    /// [`ErrorKind::NewerVersion`](entourage_core::ErrorKind::NewerVersion) for one of a newer version.
+    pub fn update(&mut self, event: &Envelope) -> Result<bool> {
+        let Event::Recorded(record) = &event.event else { return Ok(false) };
+        let session = &event.origin.session;
+        if self.session.as_ref().is_some_and(|own| own != session) {
+            return Ok(false);
+        }
+        if let Some(planned) = record.get::<TeamPlanned>()? {
+            let items = planned.items.clone();
+            *self = Self { items, session: Some(session.clone()), ..Self::default() };
+            return Ok(true);
+        }
+        if self.session.is_none() {
+            return Ok(false);
+        }
+        if let Some(message) = record.get::<TeamMessage>()? {
+            self.messages.push(message);
+            return Ok(true);
+        }
+        self.graph.see(&mut self.places, event)?;
+        let name = record.name();
+        Ok(name.starts_with("graph.") && !name.starts_with("graph.supervisor_"))
     }
 
     /// Returns a planned item.
@@ -127,8 +152,7 @@ impl TeamReport {
         };
         write!(f, "{sign} {}", node.id)?;
         if let Some(item) = self.item(&node.id) {
-            let task: String = plain_line(&item.task).chars().take(SHOWN).collect();
-            write!(f, ": {task}")?;
+            write!(f, ": {}", shown(item))?;
         }
         // Until an attempt began, any of several members may make it.
         if let Some(agent) = node.agent.as_ref().filter(|_| node.attempts > 0) {
@@ -142,8 +166,17 @@ impl TeamReport {
     }
 }
 
+fn shown(item: &TeamItem) -> String {
+    plain_line(&item.task).chars().take(SHOWN).collect()
+}
+
 impl fmt::Display for TeamReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.graph.nodes.is_empty() {
+            let lines: Vec<_> =
+                self.items.iter().map(|item| format!("[ ] {}: {}", item.id, shown(item))).collect();
+            return f.write_str(&lines.join("\n"));
+        }
         for (number, node) in self.graph.nodes.iter().enumerate() {
             if number > 0 {
                 f.write_str("\n")?;

@@ -17,7 +17,10 @@ use rmcp::{
 };
 use tokio::sync::{Notify, mpsc, watch};
 
-use super::elicit::{Asker, elicit};
+use super::{
+    content,
+    elicit::{Asker, elicit},
+};
 
 /// Reports of progress that wait to be shown; more than these are left out.
 const REPORTS: usize = 16;
@@ -128,7 +131,7 @@ impl ClientHandler for Client {
             None => report.progress.to_string(),
         };
         let text = match report.message {
-            Some(message) => format!("{share}: {}", bound::shortened(&message, bound::WORD)),
+            Some(message) => format!("{share}: {}", content::told(&message, bound::WORD)),
             None => share,
         };
         self.calls.report(&report.progress_token, text);

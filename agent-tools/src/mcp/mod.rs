@@ -12,7 +12,9 @@ mod elicit;
 mod handshake;
 mod link;
 mod login;
+mod paced;
 mod pins;
+mod salvage;
 mod server;
 mod tool;
 

@@ -47,7 +47,11 @@ impl Site {
     }
 
     pub(crate) fn server(&self) -> McpServer {
-        McpServer::http("fake", &self.url()).unwrap()
+        self.server_named("fake")
+    }
+
+    pub(crate) fn server_named(&self, name: &str) -> McpServer {
+        McpServer::http(name, &self.url()).unwrap()
     }
 
     pub(crate) fn heads(&self) -> Vec<String> {

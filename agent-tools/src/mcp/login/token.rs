@@ -19,25 +19,24 @@ pub(super) fn kept(body: &[u8], is_success: bool) -> Vec<u8> {
 
 fn token(mut fields: Map<String, Value>) -> Option<Map<String, Value>> {
     let mut kept = Map::new();
-    let is_bearer = |kind: &Value| kind.as_str().is_some_and(|kind| kind.eq_ignore_ascii_case("bearer"));
-    let fits: [(&str, bool, &dyn Fn(&Value) -> bool); 4] = [
-        ("access_token", true, &is_token),
-        ("token_type", true, &is_bearer),
-        ("refresh_token", false, &is_token),
-        ("scope", false, &is_scope),
-    ];
-    for (name, is_needed, fits) in fits {
-        match fields.remove(name).filter(fits) {
-            Some(value) => drop(kept.insert(name.to_owned(), value)),
-            None if is_needed => return None,
-            None => {}
-        }
-    }
+    let mut keep = |name: &str, fits: fn(&Value) -> bool| {
+        let value = fields.remove(name).filter(fits)?;
+        kept.insert(name.to_owned(), value);
+        Some(())
+    };
+    keep("access_token", is_token)?;
+    keep("token_type", is_bearer)?;
+    // Without these it is not refreshed, and has the scopes that were asked for.
+    let _ = (keep("refresh_token", is_token), keep("scope", is_scope));
     // A time that cannot be read is as good as none: the token holds until the server refuses it.
     if let Some(seconds) = fields.get("expires_in").and_then(seconds) {
         kept.insert("expires_in".to_owned(), seconds.min(HOLDS).into());
     }
     Some(kept)
+}
+
+fn is_bearer(value: &Value) -> bool {
+    value.as_str().is_some_and(|kind| kind.eq_ignore_ascii_case("bearer"))
 }
 
 fn error(fields: &Map<String, Value>) -> Map<String, Value> {

@@ -133,14 +133,19 @@ impl RemoteTool {
         arguments: &Map<String, Value>,
         cx: &ToolContext<'_>,
     ) -> Result<CallToolResult, ServiceError> {
-        let mut params = CallToolRequestParams::new(name.to_owned()).with_arguments(arguments.clone());
+        let mut answered = None;
         for _ in 0..ROUNDS {
-            let request = ClientRequest::CallToolRequest(CallToolRequest::new(params.clone()));
+            let mut params = CallToolRequestParams::new(name.to_owned()).with_arguments(arguments.clone());
+            if let Some((state, answers)) = answered.take() {
+                params.request_state = state;
+                params.input_responses = Some(answers);
+            }
+            let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
             match ask(live, request, cx).await? {
                 ServerResult::CallToolResult(result) => return Ok(result),
                 ServerResult::InputRequiredResult(asked) => {
-                    params.request_state.clone_from(&asked.request_state);
-                    params.input_responses = Some(Box::pin(self.answers(live, asked, cx)).await?);
+                    let state = asked.request_state.clone();
+                    answered = Some((state, Box::pin(self.answers(live, asked, cx)).await?));
                 }
                 ServerResult::EmptyResult(_) | ServerResult::TaskAckResult(_) => {
                     return Ok(CallToolResult::success(Vec::new()));
@@ -220,7 +225,9 @@ async fn ask(
     let peer = live.peer();
     let handle = peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await?;
     let mut cancel = Cancel { peer: peer.clone(), id: Some(handle.id.clone()) };
-    let (_open, mut reports) = live.calls.open(handle.progress_token.clone(), Asker::of(cx));
+    // Without one who answers them there are no questions.
+    let asker = live.approver().map(|_| Asker::of(cx));
+    let (_open, mut reports) = live.calls.open(handle.progress_token.clone(), asker);
     let answer = handle.await_response();
     tokio::pin!(answer);
     loop {

@@ -212,9 +212,8 @@ impl Link {
         if self.server.is_disabled {
             return Err(self.is_over());
         }
-        let shut = self.shut.subscribe();
         let mut slot = self.live.lock().await;
-        if *shut.borrow() {
+        if *self.shut.borrow() {
             return Err(self.is_over());
         }
         if let Some(live) = &*slot
@@ -223,7 +222,7 @@ impl Link {
             return Ok(Arc::clone(live));
         }
         // Apart, since each call would have room for a handshake otherwise.
-        Box::pin(self.reconnect(&mut slot, shut)).await
+        Box::pin(self.reconnect(&mut slot, self.shut.subscribe())).await
     }
 
     /// Makes the connection of `slot` anew.
@@ -397,10 +396,11 @@ impl Live {
         if self.service.is_closed() || self.peer().is_transport_closed() {
             return false;
         }
-        let silent = self.heard.lock().unwrap_or_else(PoisonError::into_inner).elapsed();
+        if self.heard.lock().unwrap_or_else(PoisonError::into_inner).elapsed() < SILENCE {
+            return true;
+        }
         // From 2026-07-28 on there are no pings: a request says by itself that there is nobody.
-        let pings = self.peer().peer_info().is_some_and(|info| info.protocol_version.has_initialize());
-        if silent < SILENCE || !pings {
+        if self.peer().peer_info().is_none_or(|info| !info.protocol_version.has_initialize()) {
             return true;
         }
         let ping = ClientRequest::PingRequest(PingRequest::default());

@@ -1,6 +1,6 @@
 //! The costs of what reaches beyond the own files, beside the library that each part uses: a call of an MCP server's
-//! tool over stdio beside rmcp's own client, 100 slow servers until their tools are there beside the same processes until
-//! each has said one line, and a page of 1 MB as Markdown beside htmd.
+//! tool over stdio beside rmcp's own client, 100 slow servers until their tools are there beside the same processes
+//! until each has said one line, and a page of 1 MB as Markdown beside htmd.
 //!
 //! `cargo bench -p entourage-benches --bench reach`; `-- --test` runs each part small. Each figure is the median of
 //! pairs taken in turns.

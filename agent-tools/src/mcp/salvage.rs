@@ -1,7 +1,7 @@
 //! The usable part of answers that have something in them which is not known here.
 //!
-//! A newer server may have another kind of content, and any may have made one mistake among a hundred tools. The rest is
-//! of use nevertheless.
+//! A newer server may have another kind of content, and any may have made one mistake among a hundred tools. The rest
+//! is of use nevertheless.
 
 use rmcp::{
     model::{

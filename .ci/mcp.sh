@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The client and the server against what others made of the Model Context Protocol: the conformance suite of npm, and the
-# reference server. Exits with 77 where they cannot be had; the last line is the result.
+# The client and the server against what others made of the Model Context Protocol: the conformance suite of npm, the
+# reference server, and a server on the official Python SDK. Exits with 77 where they cannot be had; the last line is the result.
 #
 #     bash .ci/mcp.sh DIRECTORY      installs into the directory, or finds it there
 set -euo pipefail
@@ -72,4 +72,35 @@ timeout 60 "$target/debug/examples/mcp" mcp-server-everything stdio >"$place/eve
   exit 1
 }
 grep -q 'mcp_other_echo (read)' "$place/everything.log" || { cat "$place/everything.log"; exit 1; }
-echo "$scenarios scenarios passed; $(grep -c '^  mcp_other_' "$place/everything.log") tools of the reference server listed"
+
+python=$place/venv/bin/python
+if [ ! -x "$python" ] || ! "$python" -c 'import mcp' 2>/dev/null; then
+  { python3 -m venv "$place/venv" && "$place/venv/bin/pip" install -q 'mcp==2.3.0'; } >"$place/pip.log" 2>&1 || {
+    echo 'pip could not install the Python SDK of MCP: it was not run'
+    exit 77
+  }
+fi
+kill "$server"
+"$python" .ci/mcp_server.py "$port" >"$place/python.log" 2>&1 &
+server=$!
+for _ in $(seq 200); do (: <"/dev/tcp/127.0.0.1/$port") 2>/dev/null && break; sleep 0.1; done
+asks() {
+  # Once by the newer handshake, if the server knows it, and once by the older one.
+  for begins in '' --initialize; do
+    timeout 60 "$target/debug/examples/mcp_conformance" $begins "$@" >"$place/python.out" 2>&1 || true
+    for line in 'Connected \{ tools: 6,' 'mcp_suite_add: 10$' 'mcp_suite_steps: done$' \
+      'mcp_suite_fail: Error executing tool fail' 'mcp_suite_texts: text 0$' 'mcp_suite_resources: .*Unknown resource'; do
+      grep -Eq "$line" "$place/python.out" || {
+        cat "$place/python.out"
+        echo "the Python SDK's server: no line has $line ($begins $*)"
+        exit 1
+      }
+    done
+    python_runs=$((python_runs + 1))
+  done
+}
+python_runs=0
+asks "http://127.0.0.1:$port/mcp"
+asks -- "$python" .ci/mcp_server.py stdio
+echo "$python_runs runs with the Python SDK's server;" \
+  "$scenarios scenarios passed; $(grep -c '^  mcp_other_' "$place/everything.log") tools of the reference server listed"

@@ -5,6 +5,8 @@
 //! conformance client --command "target/debug/examples/mcp_conformance --initialize" --scenario tools_call
 //! ```
 //!
+//! Given `-- PROGRAM …` it starts that server and connects over its pipes.
+//!
 //! With `--initialize` the handshake is that of the versions up to 2025-11-25 alone: two mocks of the suite take the
 //! question of the newer one for something else. The suite tells by variables of the environment if there is a login.
 
@@ -29,9 +31,14 @@ use tokio::{
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let url = std::env::args().next_back().filter(|url| url.starts_with("http"));
-    let usage = || Error::new(ErrorKind::InvalidInput, "usage: mcp_conformance [--initialize] URL");
-    let mut server = McpServer::http("suite", &url.ok_or_else(usage)?)?;
+    let usage =
+        || Error::new(ErrorKind::InvalidInput, "usage: mcp_conformance [--initialize] URL | -- PROGRAM …");
+    let mut program = std::env::args().skip_while(|word| word != "--").skip(1);
+    let mut server = match (program.next(), std::env::args().next_back()) {
+        (Some(command), _) => McpServer::command("suite", command, program),
+        (None, Some(url)) if url.starts_with("http") => McpServer::http("suite", &url)?,
+        _ => return Err(usage()),
+    };
     let scenario = std::env::var("MCP_CONFORMANCE_SCENARIO").unwrap_or_default();
     if scenario.starts_with("auth/") {
         let context = std::env::var("MCP_CONFORMANCE_CONTEXT").unwrap_or_default();

@@ -25,8 +25,8 @@ impl PrivateFile {
     /// What `parse` makes of the text of the file, or of `None` if there is none.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] for anything but a plain file of text; [`ErrorKind::TooLarge`]; [`ErrorKind::Io`];
-    /// those of `parse`.
+    /// [`ErrorKind::InvalidInput`] for anything but a plain file of text that its user alone can write;
+    /// [`ErrorKind::TooLarge`]; [`ErrorKind::Io`]; those of `parse`.
     pub(crate) fn read<T>(&self, parse: impl FnOnce(Option<String>) -> Result<T>) -> Result<T> {
         self.text().and_then(parse).map_err(|error| self.at(error))
     }
@@ -45,14 +45,47 @@ impl PrivateFile {
             }
             Ok(_) => {}
         }
+        let file = File::open(&self.path).map_err(unread)?;
+        self.check_rights(&file)?;
         let mut text = String::new();
         let most = u64::try_from(LARGEST).unwrap_or(u64::MAX).saturating_add(1);
-        let read = File::open(&self.path).map_err(unread)?.take(most).read_to_string(&mut text);
+        let read = file.take(most).read_to_string(&mut text);
         read.map_err(|error| match error.kind() {
             io::ErrorKind::InvalidData => self.invalid(&"the file is no UTF-8 text"),
             _ => unread(error),
         })?;
         if text.len() > LARGEST { Err(self.too_large()) } else { Ok(Some(text)) }
+    }
+
+    /// Checks that no other user could have written the file, and closes it to those who could read it.
+    #[cfg(unix)]
+    fn check_rights(&self, file: &File) -> Result<()> {
+        use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+        let what = self.what;
+        let about = file.metadata().map_err(|error| {
+            Error::new(ErrorKind::Io, format!("the file of {what} cannot be read")).caused_by(error)
+        })?;
+        let refused =
+            |why: &str| Err(Error::new(ErrorKind::InvalidInput, format!("the file of {what} {why}")));
+        let own = rustix::process::geteuid();
+        if about.uid() != own.as_raw() {
+            return refused("belongs to another user; remove it, or name another file");
+        }
+        if about.mode() & 0o022 != 0 {
+            return refused(
+                "is not believed, since others can write it; check it, and take that right away (chmod 600)",
+            );
+        }
+        if about.mode() & 0o044 != 0 {
+            // A file system without rights has nothing to close.
+            let _ = file.set_permissions(fs::Permissions::from_mode(0o600));
+        }
+        Ok(())
+    }
+
+    #[cfg(not(unix))]
+    fn check_rights(&self, _: &File) -> Result<()> {
+        Ok(())
     }
 
     /// Replaces the text by what `change` makes of it, if it makes anything. Other processes wait meanwhile. Nothing
@@ -124,8 +157,12 @@ impl PrivateFile {
             return Err(Error::new(ErrorKind::InvalidInput, text));
         }
         // Not truncated: whatever a link there leads to stays as it is.
-        let lock = OpenOptions::new().write(true).create(true).truncate(false).open(beside);
-        lock.map_err(|error| {
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false);
+        // Whoever can read it can hold it.
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        options.open(beside).map_err(|error| {
             Error::new(ErrorKind::Io, format!("the file of {what} cannot be written")).caused_by(error)
         })
     }

@@ -1,5 +1,6 @@
 //! The costs of what reaches beyond the own files, beside the library that each part uses: a call of an MCP server's
-//! tool over stdio beside rmcp's own client, and a page of 1 MB as Markdown beside htmd.
+//! tool over stdio beside rmcp's own client, 100 slow servers until their tools are there beside the same processes
+//! until each has said one line, and a page of 1 MB as Markdown beside htmd.
 //!
 //! `cargo bench -p entourage-benches --bench reach`; `-- --test` runs each part small. Each figure is the median of
 //! pairs taken in turns.
@@ -14,10 +15,11 @@
 
 use std::{
     hint::black_box,
-    io::{Read, Write},
+    io::{Read as _, Write as _},
     net::{Ipv4Addr, TcpListener, TcpStream},
+    process::Stdio,
     sync::{Arc, Mutex},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use async_trait::async_trait;
@@ -46,10 +48,19 @@ use rmcp::{
     transport::async_rw::AsyncRwTransport,
 };
 use serde_json::json;
-use tokio::{process::Command, runtime::Runtime as Tokio};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
+    process::Command,
+    runtime::Runtime as Tokio,
+};
 
-/// Set for the process that is the server.
+/// Milliseconds until a slow server says anything.
+const SLOW: &str = "500";
+/// Set for the process that is the server: to the milliseconds until it says anything.
 const SERVES: &str = "ENTOURAGE_BENCH_SERVES";
+/// The first line to a server.
+const GREETING: &[u8] = br#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"bare","version":"1"}}}
+"#;
 
 /// A server with one tool that gives its text back.
 struct Echo;
@@ -118,12 +129,12 @@ impl Agent for Calls {
 /// The ratio of a call in a run to rmcp's own.
 async fn mcp_call(pairs: usize, calls: usize) -> f64 {
     let program = std::env::current_exe().unwrap();
-    let mcp = Mcp::start([McpServer::command("echo", &program, [""; 0]).with_env(SERVES, "1")]).unwrap();
+    let mcp = Mcp::start([McpServer::command("echo", &program, [""; 0]).with_env(SERVES, "0")]).unwrap();
     mcp.ready().await;
     let mut child = Command::new(&program)
-        .env(SERVES, "1")
-        .stdin(std::process::Stdio::piped())
-        .stdout(std::process::Stdio::piped())
+        .env(SERVES, "0")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
         .kill_on_drop(true)
         .spawn()
         .unwrap();
@@ -133,8 +144,19 @@ async fn mcp_call(pairs: usize, calls: usize) -> f64 {
     let plain = ().serve_with_lifecycle(pipes, lifecycle).await.unwrap();
     let echo = typed("local", "Echo.", Access::READ, |Text { text }: Text| async move { Ok(text) });
     let local = Tools::new([Arc::new(echo) as Arc<dyn entourage_core::tool::Tool>]).unwrap();
+    // The part of the ratio that any tool in a run has, whose code is cold after a server has run.
+    let peer = plain.peer().clone();
+    let by_hand = typed("by_hand", "Echo.", Access::READ, move |Text { text }: Text| {
+        let peer = peer.clone();
+        async move {
+            let arguments = json!({ "text": text }).as_object().unwrap().clone();
+            let result = peer.call_tool(CallToolRequestParams::new("echo").with_arguments(arguments)).await;
+            Ok(result.unwrap().content[0].as_text().unwrap().text.clone())
+        }
+    });
+    let by_hand = Tools::new([Arc::new(by_hand) as Arc<dyn entourage_core::tool::Tool>]).unwrap();
     let runtime = Runtime::builder().policy(Policy::allow_all()).build();
-    let (mut ratios, mut each) = (Vec::new(), Vec::new());
+    let (mut ratios, mut each, mut within) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..pairs {
         let start = Instant::now();
         for _ in 0..calls {
@@ -148,7 +170,11 @@ async fn mcp_call(pairs: usize, calls: usize) -> f64 {
         ratios.push(*agent.took.lock().unwrap() / floor);
         let agent = Calls { tools: local.clone(), tool: "local", calls, took: Arc::default() };
         runtime.session().start(&agent, "go").outcome().await.unwrap();
-        each.push((floor / calls as f64 * 1e6, *agent.took.lock().unwrap() / calls as f64 * 1e6));
+        let local = *agent.took.lock().unwrap() / calls as f64;
+        each.push((floor / calls as f64 * 1e6, local * 1e6));
+        let agent = Calls { tools: by_hand.clone(), tool: "by_hand", calls, took: Arc::default() };
+        runtime.session().start(&agent, "go").outcome().await.unwrap();
+        within.push(*agent.took.lock().unwrap() / floor);
     }
     let (floors, locals) = each.into_iter().unzip();
     println!(
@@ -156,6 +182,61 @@ async fn mcp_call(pairs: usize, calls: usize) -> f64 {
         median(floors),
         median(locals)
     );
+    println!("a local tool in a run that calls by rmcp: {:.2} of rmcp alone", median(within));
+    median(ratios)
+}
+
+/// The time until so many processes have been started, and each has answered one line.
+async fn bare(servers: usize) -> f64 {
+    let program = std::env::current_exe().unwrap();
+    let start = Instant::now();
+    let answers: Vec<_> = (0..servers)
+        .map(|_| {
+            let mut child = Command::new(&program)
+                .env(SERVES, SLOW)
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .kill_on_drop(true)
+                .spawn()
+                .unwrap();
+            tokio::spawn(async move {
+                child.stdin.as_mut().unwrap().write_all(GREETING).await.unwrap();
+                let mut line = String::new();
+                BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).await.unwrap();
+                assert!(line.contains("protocolVersion"));
+                child
+            })
+        })
+        .collect();
+    let mut children = Vec::new();
+    for answer in answers {
+        children.push(answer.await.unwrap());
+    }
+    let took = start.elapsed().as_secs_f64();
+    for mut child in children {
+        child.kill().await.unwrap();
+    }
+    took
+}
+
+/// The ratio of the time until all tools of so many servers are there to that of the bare processes.
+async fn mcp_ready(pairs: usize, servers: usize) -> f64 {
+    let program = std::env::current_exe().unwrap();
+    let (mut ratios, mut floors) = (Vec::new(), Vec::new());
+    for _ in 0..pairs {
+        let floor = bare(servers).await;
+        let start = Instant::now();
+        let mcp = Mcp::start((0..servers).map(|number| {
+            McpServer::command(format!("s{number}"), &program, [""; 0]).with_env(SERVES, SLOW)
+        }));
+        let mcp = mcp.unwrap();
+        mcp.ready().await;
+        ratios.push(start.elapsed().as_secs_f64() / floor);
+        floors.push(floor * 1e3);
+        assert_eq!(mcp.tools().iter().count(), servers);
+        mcp.shut_down().await;
+    }
+    println!("{servers} processes that wait {SLOW} ms have answered after {:.0} ms", median(floors));
     median(ratios)
 }
 
@@ -213,11 +294,14 @@ fn line(name: &str, value: f64, target: f64) {
 
 fn main() {
     let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    if std::env::var_os(SERVES).is_some() {
+    if let Ok(wait) = std::env::var(SERVES) {
+        std::thread::sleep(Duration::from_millis(wait.parse().unwrap()));
         return tokio.block_on(serve());
     }
     let quick = std::env::args().any(|argument| argument == "--test");
     let (pairs, calls, bytes) = if quick { (1, 10, 10_000) } else { (31, 1_000, 1_000_000) };
+    let (starts, servers) = if quick { (1, 3) } else { (5, 100) };
     line("ratio mcp_call", tokio.block_on(mcp_call(pairs, calls)), 1.3);
+    line("ratio mcp_ready", tokio.block_on(mcp_ready(starts, servers)), 1.2);
     line("ratio html", html(&tokio, pairs, bytes), 1.2);
 }

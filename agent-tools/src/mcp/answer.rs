@@ -8,6 +8,8 @@ use rmcp::{
     transport::streamable_http_client::{HttpStatusError, StreamableHttpError},
 };
 
+use super::content;
+
 /// An answer that is no message.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Answer {
@@ -43,7 +45,7 @@ impl Answer {
                 }
                 Some(StreamableHttpError::UnexpectedContentType(kind)) => {
                     let kind = kind.as_deref().unwrap_or("no type");
-                    return Some(Self::Kind(bound::shortened(kind, bound::WORD).into_owned()));
+                    return Some(Self::Kind(content::told(kind, bound::WORD)));
                 }
                 // `HTTP 403 Forbidden: …`, and what stands in the body.
                 Some(StreamableHttpError::UnexpectedServerResponse(text)) => {

@@ -17,7 +17,10 @@ use rmcp::{
 };
 use tokio::sync::{Notify, mpsc, watch};
 
-use super::elicit::{Asker, elicit};
+use super::{
+    content,
+    elicit::{Asker, elicit},
+};
 
 /// Reports of progress that wait to be shown; more than these are left out.
 const REPORTS: usize = 16;
@@ -41,16 +44,15 @@ pub(super) struct Calls(Mutex<HashMap<ProgressToken, Call>>);
 #[derive(Debug)]
 struct Call {
     progress: mpsc::Sender<String>,
-    asker: Asker,
-    /// Ends with the call.
-    alive: watch::Receiver<()>,
+    /// The run that asks, if questions are answered, and what ends with the call.
+    asks: Option<(Asker, watch::Receiver<()>)>,
 }
 
 /// One running call, until this is dropped.
 pub(super) struct Open {
     calls: Arc<Calls>,
     token: ProgressToken,
-    _alive: watch::Sender<()>,
+    _alive: Option<watch::Sender<()>>,
 }
 
 impl Drop for Open {
@@ -64,23 +66,28 @@ impl Calls {
     pub(super) fn open(
         self: &Arc<Self>,
         token: ProgressToken,
-        asker: Asker,
+        asker: Option<Asker>,
     ) -> (Open, mpsc::Receiver<String>) {
         let (progress, reports) = mpsc::channel(REPORTS);
-        let (sender, alive) = watch::channel(());
+        let (alive, asks) = asker
+            .map(|asker| {
+                let (sender, alive) = watch::channel(());
+                (sender, (asker, alive))
+            })
+            .unzip();
         let mut calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        calls.insert(token.clone(), Call { progress, asker, alive });
+        calls.insert(token.clone(), Call { progress, asks });
         drop(calls);
-        (Open { calls: Arc::clone(self), token, _alive: sender }, reports)
+        (Open { calls: Arc::clone(self), token, _alive: alive }, reports)
     }
 
     /// The run that a question of the server is about: that of the calls which run now, if they are all of one run.
     fn asker(&self) -> Option<(Asker, watch::Receiver<()>)> {
         let calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut others = calls.values();
+        let mut others = calls.values().filter_map(|call| call.asks.as_ref());
         let first = others.next()?;
-        let is_one = others.all(|other| other.asker.is_of_run(&first.asker));
-        is_one.then(|| (first.asker.clone(), first.alive.clone()))
+        let is_one = others.all(|(asker, _)| asker.is_of_run(&first.0));
+        is_one.then(|| first.clone())
     }
 
     fn report(&self, token: &ProgressToken, text: String) {
@@ -128,7 +135,7 @@ impl ClientHandler for Client {
             None => report.progress.to_string(),
         };
         let text = match report.message {
-            Some(message) => format!("{share}: {}", bound::shortened(&message, bound::WORD)),
+            Some(message) => format!("{share}: {}", content::told(&message, bound::WORD)),
             None => share,
         };
         self.calls.report(&report.progress_token, text);

@@ -28,6 +28,11 @@ pub(super) fn plain(text: &str) -> String {
     text.chars().filter(|c| !hidden(*c)).collect()
 }
 
+/// A server's words in a sentence of this program, as far as there is room.
+pub(super) fn told(text: &str, most: usize) -> String {
+    bound::shortened(&plain(text), most).into_owned()
+}
+
 /// The name of a server's tool. One that services would refuse is changed, with digits of a digest at its end that
 /// keep it apart from others.
 pub(super) fn name_of(server: &str, tool: &str) -> String {
@@ -81,7 +86,16 @@ pub(super) fn spec_of(server: &str, tool: &Tool) -> Option<ToolSpec> {
 
 /// The result of a call.
 pub(super) fn output_of(result: CallToolResult) -> ToolOutput {
+    let is_error = result.is_error == Some(true);
     let mut content: Vec<Content> = result.content.into_iter().map(block).collect();
+    if is_error {
+        // What went wrong is read by people too, and needs nothing that they do not see.
+        for piece in &mut content {
+            if let Content::Text(text) = piece {
+                *text = plain(text);
+            }
+        }
+    }
     if content.is_empty() {
         content.push(Content::Text(match &result.structured_content {
             Some(value) => value.to_string(),
@@ -90,7 +104,7 @@ pub(super) fn output_of(result: CallToolResult) -> ToolOutput {
     }
     let mut output = ToolOutput::default();
     output.content = content;
-    output.is_error = result.is_error == Some(true);
+    output.is_error = is_error;
     match result.structured_content {
         Some(value) => output.with_metadata(json!({ "structured": value })),
         None => output,
@@ -138,10 +152,10 @@ pub(super) fn line(resource: &Resource) -> String {
     if let Some(mime) = &resource.mime_type {
         line = format!("{line} {mime}");
     }
-    match &resource.description {
-        Some(description) => format!("{line}: {}", bound::shortened(description, bound::WORD)),
-        None => line,
+    if let Some(description) = &resource.description {
+        line = format!("{line}: {}", bound::shortened(description, bound::WORD));
     }
+    plain(&line)
 }
 
 /// One line about a prompt.
@@ -152,7 +166,8 @@ pub(super) fn prompt_line(prompt: &Prompt) -> String {
     });
     let arguments: Vec<_> = arguments.collect();
     let description = prompt.description.as_deref().unwrap_or_default();
-    format!("{}({}): {}", prompt.name, arguments.join(", "), bound::shortened(description, bound::WORD))
+    let description = bound::shortened(description, bound::WORD);
+    plain(&format!("{}({}): {description}", prompt.name, arguments.join(", ")))
 }
 
 /// The contents of a resource that was read.
@@ -297,6 +312,10 @@ mod tests {
                 "Resource: x://4 (n) text/plain: d"
             ]
         );
+        let failed = result(
+            json!({"isError": true, "content": [{"type": "text", "text": "no\u{1b}[2J \u{e0041}disk"}]}),
+        );
+        assert_eq!(failed.content, [Content::Text("no[2J disk".to_owned())]);
         let output = result(json!({"structuredContent": {"n": 1}, "isError": true}));
         assert_eq!(output.content, [Content::Text(r#"{"n":1}"#.to_owned())]);
         assert_eq!((output.is_error, output.metadata), (true, Some(json!({"structured": {"n": 1}}))));

@@ -20,7 +20,9 @@ use tokio::time::timeout;
 use super::{
     answer::Answer,
     client::Client,
+    content,
     login::{Login, Wanted},
+    paced::Paced,
     server::{McpLifecycle, McpServer, Reach},
 };
 use crate::{process::server::ServerProcess, tls};
@@ -48,7 +50,7 @@ impl Failure {
         let Self::Other(reason) = self else { return self };
         // Its last words come with its end.
         let _ = timeout(Duration::from_millis(200), process.ended()).await;
-        let words = process.last_words();
+        let words = content::plain(&process.last_words());
         Self::Other(if words.is_empty() { reason } else { format!("{reason}; it said: {words}") })
     }
 }
@@ -64,7 +66,7 @@ pub(super) async fn open(
     match spoken.filter(|version| !ProtocolVersion::KNOWN_VERSIONS.contains(version)) {
         Some(version) => {
             let known: Vec<_> = ProtocolVersion::KNOWN_VERSIONS.iter().map(ProtocolVersion::as_str).collect();
-            let version = bound::shortened(version.as_str(), bound::WORD);
+            let version = content::told(version.as_str(), bound::WORD);
             Err(format!("it speaks the version `{version}`, and this program {}", known.join(", ")).into())
         }
         None => Ok((service, process)),
@@ -95,12 +97,12 @@ async fn reached(
             let service = match login {
                 Some(login) => {
                     let http = login.client().await?;
-                    let transport = StreamableHttpClientTransport::with_client(http, config);
+                    let transport = StreamableHttpClientTransport::with_client(Paced(http), config);
                     client.serve_with_lifecycle(transport, lifecycle).await
                 }
                 None => {
                     let http = http(*with_proxies).map_err(|error| error.to_string())?;
-                    let transport = StreamableHttpClientTransport::with_client(http, config);
+                    let transport = StreamableHttpClientTransport::with_client(Paced(http), config);
                     client.serve_with_lifecycle(transport, lifecycle).await
                 }
             };
@@ -171,5 +173,5 @@ fn failed(error: &ClientInitializeError) -> Failure {
         return failed(fallback);
     }
     // What a server at an address sent may be anything, also long.
-    Failure::Other(bound::shortened(&error.to_string(), bound::WORD).into_owned())
+    Failure::Other(content::told(&error.to_string(), bound::WORD))
 }

@@ -12,7 +12,9 @@ mod elicit;
 mod handshake;
 mod link;
 mod login;
+mod paced;
 mod pins;
+mod salvage;
 mod server;
 mod tool;
 
@@ -244,14 +246,36 @@ impl Mcp {
         let mut only: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for (server, tools) in servers {
             if !self.links.iter().any(|link| link.server.name() == server) {
-                let names: Vec<_> = self.links.iter().map(|link| link.server.name()).collect();
-                let text = format!("there is no MCP server `{server}`; there are: {}", names.join(", "));
-                return Err(Error::new(ErrorKind::Config, text));
+                return Err(self.no_server(server));
             }
             only.insert(server.to_owned(), tools.into_iter().map(str::to_owned).collect());
         }
         let view = View { only: Some(only), made: Mutex::default() };
         Ok(Self { links: Arc::clone(&self.links), starts: Arc::clone(&self.starts), view: Arc::new(view) })
+    }
+
+    /// Connects a server anew that is not connected, and asks the person at once if it wants a login, also where nobody
+    /// answered before. A server that was never connected has no tools whose call would ask. Returns the state in which
+    /// the server then is: [`McpState::NeedsAuth`] if nobody logged in again. Waits as long as [`Mcp::ready`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] for a server that there is not, with the list of those that there are, and for one without
+    /// [`McpServer::with_login`].
+    pub async fn log_in(&self, server: &str) -> Result<McpState> {
+        let link = self.links.iter().find(|link| link.server.name() == server);
+        let link = link.ok_or_else(|| self.no_server(server))?;
+        if !link.log_in_now().await {
+            let text =
+                format!("the MCP server `{server}` has no login; give it one with `McpServer::with_login`");
+            return Err(Error::new(ErrorKind::Config, text));
+        }
+        Ok(link.state())
+    }
+
+    fn no_server(&self, server: &str) -> Error {
+        let names: Vec<_> = self.links.iter().map(|link| link.server.name()).collect();
+        let text = format!("there is no MCP server `{server}`; there are: {}", names.join(", "));
+        Error::new(ErrorKind::Config, text)
     }
 
     /// Ends the servers: their inputs end, after 2 s they are asked to end, and after 2 s more they are killed. Calls

@@ -10,8 +10,8 @@ use entourage_core::{
 use rmcp::{
     model::{
         CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotification,
-        CancelledNotificationParam, ClientRequest, GetPromptRequestParams, GetPromptResponse, InputRequest,
-        InputRequiredResult, InputResponses, PaginatedRequestParams, ReadResourceRequestParams,
+        CancelledNotificationParam, ClientRequest, CustomResult, GetPromptRequestParams, GetPromptResponse,
+        InputRequest, InputRequiredResult, InputResponses, PaginatedRequestParams, ReadResourceRequestParams,
         ReadResourceResponse, RequestId, ServerResult,
     },
     service::{Peer, PeerRequestOptions, RoleClient, ServiceError},
@@ -25,6 +25,7 @@ use super::{
     elicit::{Asker, elicit},
     handshake::wanted_for_call,
     link::{LOGINS, Link, Live},
+    salvage,
 };
 
 /// Most times that a call is put again with answers to the server's questions.
@@ -132,16 +133,26 @@ impl RemoteTool {
         arguments: &Map<String, Value>,
         cx: &ToolContext<'_>,
     ) -> Result<CallToolResult, ServiceError> {
-        let mut params = CallToolRequestParams::new(name.to_owned()).with_arguments(arguments.clone());
+        let mut answered = None;
         for _ in 0..ROUNDS {
-            let request = ClientRequest::CallToolRequest(CallToolRequest::new(params.clone()));
+            let mut params = CallToolRequestParams::new(name.to_owned()).with_arguments(arguments.clone());
+            if let Some((state, answers)) = answered.take() {
+                params.request_state = state;
+                params.input_responses = Some(answers);
+            }
+            let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
             match ask(live, request, cx).await? {
                 ServerResult::CallToolResult(result) => return Ok(result),
                 ServerResult::InputRequiredResult(asked) => {
-                    params.request_state.clone_from(&asked.request_state);
-                    params.input_responses = Some(Box::pin(self.answers(live, asked, cx)).await?);
+                    let state = asked.request_state.clone();
+                    answered = Some((state, Box::pin(self.answers(live, asked, cx)).await?));
                 }
-                ServerResult::EmptyResult(_) => return Ok(CallToolResult::success(Vec::new())),
+                ServerResult::EmptyResult(_) | ServerResult::TaskAckResult(_) => {
+                    return Ok(CallToolResult::success(Vec::new()));
+                }
+                ServerResult::CustomResult(CustomResult(value)) => {
+                    return salvage::call(value);
+                }
                 _ => return Err(ServiceError::UnexpectedResponse),
             }
         }
@@ -175,7 +186,7 @@ impl RemoteTool {
         let server = &self.link.server.name;
         ToolError::Tell(match error {
             ServiceError::McpError(error) => {
-                let text = bound::shortened(&error.message, bound::TEXT);
+                let text = content::told(&error.message, bound::TEXT);
                 format!("the MCP server `{server}` refused the call: {text} (code {})", error.code.0)
             }
             error if wanted_for_call(error).is_some_and(|wanted| wanted.is_more) => {
@@ -197,8 +208,7 @@ impl RemoteTool {
                      before you repeat it"
                 ),
                 None => {
-                    let text = other.to_string();
-                    let text = bound::shortened(&text, bound::WORD);
+                    let text = content::told(&other.to_string(), bound::WORD);
                     format!("the MCP server `{server}` gave no usable answer: {text}")
                 }
             },
@@ -215,7 +225,9 @@ async fn ask(
     let peer = live.peer();
     let handle = peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await?;
     let mut cancel = Cancel { peer: peer.clone(), id: Some(handle.id.clone()) };
-    let (_open, mut reports) = live.calls.open(handle.progress_token.clone(), Asker::of(cx));
+    // Without one who answers them there are no questions.
+    let asker = live.approver().map(|_| Asker::of(cx));
+    let (_open, mut reports) = live.calls.open(handle.progress_token.clone(), asker);
     let answer = handle.await_response();
     tokio::pin!(answer);
     loop {
@@ -265,15 +277,19 @@ async fn prompt(
 ) -> Result<ToolOutput, ServiceError> {
     let mut params = GetPromptRequestParams::new(name);
     params.arguments = arguments.and_then(Value::as_object).cloned();
-    match peer.get_prompt_once(params).await? {
-        GetPromptResponse::Complete(result) => Ok(content::messages_of(result)),
-        _ => Err(ServiceError::UnexpectedResponse),
+    match peer.get_prompt_once(params.clone()).await {
+        Ok(GetPromptResponse::Complete(result)) => Ok(content::messages_of(result)),
+        Err(ServiceError::UnexpectedResponse) => {
+            salvage::prompt(peer, params).await.map(content::messages_of)
+        }
+        Ok(_) => Err(ServiceError::UnexpectedResponse),
+        Err(error) => Err(error),
     }
 }
 
 async fn resources(peer: &Peer<RoleClient>) -> Result<ToolOutput, ServiceError> {
     let lines = listed(|page| async move {
-        let page = peer.list_resources(Some(page)).await?;
+        let page = salvage::resources(peer, page).await?;
         Ok((page.resources.iter().map(content::line).collect(), page.next_cursor))
     });
     Ok(shown(lines.await?, "resources"))
@@ -281,7 +297,7 @@ async fn resources(peer: &Peer<RoleClient>) -> Result<ToolOutput, ServiceError> 
 
 async fn prompts(peer: &Peer<RoleClient>) -> Result<ToolOutput, ServiceError> {
     let lines = listed(|page| async move {
-        let page = peer.list_prompts(Some(page)).await?;
+        let page = salvage::prompts(peer, page).await?;
         Ok((page.prompts.iter().map(content::prompt_line).collect(), page.next_cursor))
     });
     Ok(shown(lines.await?, "prompts"))

@@ -5,10 +5,12 @@ use std::{
     net::{TcpListener, TcpStream},
     sync::{Arc, Mutex},
     thread,
+    time::{Duration, Instant},
 };
 
 use entourage_tools::mcp::{Mcp, McpServer, McpState};
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 use crate::{call, started, state};
 
@@ -47,7 +49,11 @@ impl Site {
     }
 
     pub(crate) fn server(&self) -> McpServer {
-        McpServer::http("fake", &self.url()).unwrap()
+        self.server_named("fake")
+    }
+
+    pub(crate) fn server_named(&self, name: &str) -> McpServer {
+        McpServer::http(name, &self.url()).unwrap()
     }
 
     pub(crate) fn heads(&self) -> Vec<String> {
@@ -225,4 +231,105 @@ async fn ce01_a_server_of_an_unknown_version_is_told_which_ones_there_are() {
     let mcp = started([site.server()]).await;
     let McpState::Failed(reason) = state(&mcp) else { panic!("{mcp:?}") };
     assert!(reason.contains("`2031-01-01`") && reason.contains("2025-11-25"), "{reason}");
+}
+
+#[tokio::test]
+async fn attack_42_a_stream_that_wants_to_be_asked_at_once_is_not() {
+    let asked_again = Arc::new(Notify::new());
+    let (tell, floods) = (Arc::clone(&asked_again), "200 OK\r\nContent-Type: text/event-stream");
+    // Each stream ends at once, and says that the next one may begin at once, or never.
+    let site = Site::new(move |asked| {
+        if asked.head.starts_with("get /mcp ") {
+            tell.notify_one();
+            return (floods.to_owned(), "retry: 0\nid: 1\n\n".to_owned());
+        }
+        match asked.body["method"] == "tools/call" {
+            true => (floods.to_owned(), format!("retry: {}\nid: 2\n\n", u64::MAX)),
+            false => speaks(asked),
+        }
+    });
+    let begun = Instant::now();
+    let mcp = started([site.server().with_call_timeout(Duration::from_millis(200))]).await;
+    for _ in 0..4 {
+        asked_again.notified().await;
+    }
+    assert!(begun.elapsed() >= Duration::from_millis(500), "{:?}", begun.elapsed());
+    // A call whose answer is put off for ever ends in its time.
+    let told = echo(&mcp).await.unwrap_err();
+    assert!(told.contains("longer than 0.2 s"), "{told}");
+}
+
+#[tokio::test]
+async fn ce01_what_can_be_read_of_an_answer_is_used() {
+    let site = Site::new(|asked| {
+        let (head, body) = speaks(asked);
+        let body = match asked.body["method"].as_str() {
+            Some("initialize") => {
+                body.replace(r#"{"tools":{}}"#, r#"{"tools":{},"resources":{},"prompts":{}}"#)
+            }
+            Some("tools/list") => body.replace(r#"[{"#, r#"[{"name":"broken"},{"#),
+            Some("tools/call") => body.replace(r#"[{"#, r#"[{"type":"hologram","data":5},{"#),
+            Some("resources/list") => {
+                let list = json!({"resources": [{"uri": 5}, {"uri": "x://1\u{202e}", "name": "one"}]});
+                json!({"jsonrpc": "2.0", "id": asked.body["id"], "result": list}).to_string()
+            }
+            Some("prompts/list") => {
+                let list =
+                    json!({"prompts": [{"name": "greet", "description": "a\u{200b}b"}, {"title": "none"}]});
+                json!({"jsonrpc": "2.0", "id": asked.body["id"], "result": list}).to_string()
+            }
+            Some("prompts/get") => {
+                let messages = json!({"messages": [
+                    {"role": "user", "content": {"type": "hologram"}},
+                    {"role": "user", "content": {"type": "text", "text": "hi"}},
+                ]});
+                json!({"jsonrpc": "2.0", "id": asked.body["id"], "result": messages}).to_string()
+            }
+            _ => body,
+        };
+        (head, body)
+    });
+    let mcp = started([site.server()]).await;
+    assert_eq!(state(&mcp), McpState::Connected { tools: 3, left_out: 1 });
+    let unknown = "(content of the kind `hologram`, which cannot be read here)";
+    for (tool, arguments, expected) in [
+        ("echo", json!({}), format!("{unknown}\nover http")),
+        ("resources", json!({}), "x://1 (one)".to_owned()),
+        ("prompts", json!({}), "greet(): ab".to_owned()),
+        ("prompts", json!({"name": "greet"}), format!("user: {unknown}\nuser: hi")),
+    ] {
+        let told = call(&mcp, &format!("mcp_fake_{tool}"), arguments).await;
+        assert_eq!(told, Ok(expected), "{tool}");
+    }
+}
+
+#[tokio::test]
+async fn attack_44_nothing_in_what_a_server_says_of_a_failure_is_hidden() {
+    let hidden = "no\u{1b}[2J \u{202e}place\u{e0041}";
+    let error = move |asked: &Asked| {
+        let error = json!({"code": -32602, "message": hidden});
+        let body = json!({"jsonrpc": "2.0", "id": asked.body["id"], "error": error}).to_string();
+        ("200 OK\r\nContent-Type: application/json".to_owned(), body)
+    };
+    let site = Site::new(move |asked| match asked.body["method"] == "tools/call" {
+        true => error(asked),
+        false => {
+            let (head, body) = speaks(asked);
+            (
+                head,
+                body.replace(
+                    r#""capabilities""#,
+                    &format!(r#""instructions":{},"capabilities""#, json!(hidden)),
+                ),
+            )
+        }
+    });
+    let mcp = started([site.server()]).await;
+    let told = echo(&mcp).await.unwrap_err();
+    assert!(told.contains("refused the call: no[2J place (code"), "{told}");
+    assert!(mcp.instructions().contains("\nno[2J place\n"), "{}", mcp.instructions());
+    let site = Site::new(error);
+    let mcp = started([site.server()]).await;
+    let McpState::Failed(reason) = state(&mcp) else { panic!("{mcp:?}") };
+    assert!(reason.contains("no[2J place"), "{reason}");
 }

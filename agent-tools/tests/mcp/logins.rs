@@ -30,31 +30,31 @@ use crate::{
 
 /// Tokens that the authorization server has made.
 #[derive(Debug, Default)]
-struct Made {
-    tokens: usize,
-    access: BTreeSet<String>,
-    refresh: Option<String>,
+pub(crate) struct Made {
+    pub(crate) tokens: usize,
+    pub(crate) access: BTreeSet<String>,
+    pub(crate) refresh: Option<String>,
     /// Seconds that a token holds.
-    expires: Option<u64>,
+    pub(crate) expires: Option<u64>,
     /// Scopes without which the server refuses a call.
-    wanted: Vec<&'static str>,
-    granted: String,
+    pub(crate) wanted: Vec<&'static str>,
+    pub(crate) granted: String,
 }
 
 /// A server and its authorization server.
-struct World {
-    made: Arc<Mutex<Made>>,
-    authority: Site,
-    site: Site,
+pub(crate) struct World {
+    pub(crate) made: Arc<Mutex<Made>>,
+    pub(crate) authority: Site,
+    pub(crate) site: Site,
 }
 
 /// A person who was shown addresses.
-struct Person {
-    shown: mpsc::UnboundedReceiver<Url>,
+pub(crate) struct Person {
+    pub(crate) shown: mpsc::UnboundedReceiver<Url>,
 }
 
 impl Person {
-    fn new() -> (Self, McpLogin) {
+    pub(crate) fn new() -> (Self, McpLogin) {
         let (tell, shown) = mpsc::unbounded_channel();
         let login = McpLogin::new(move |server, address| {
             assert_eq!(server, "fake");
@@ -63,12 +63,12 @@ impl Person {
         (Self { shown }, login)
     }
 
-    async fn address(&mut self) -> Url {
+    pub(crate) async fn address(&mut self) -> Url {
         tokio::time::timeout(Duration::from_secs(60), self.shown.recv()).await.unwrap().unwrap()
     }
 
     /// Logs in as often as it is asked to.
-    fn log_in(mut self) -> Arc<AtomicUsize> {
+    pub(crate) fn log_in(mut self) -> Arc<AtomicUsize> {
         let times = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&times);
         tokio::spawn(async move {
@@ -81,16 +81,16 @@ impl Person {
     }
 }
 
-fn field(address: &Url, name: &str) -> String {
+pub(crate) fn field(address: &Url, name: &str) -> String {
     address.query_pairs().find(|(key, _)| key == name).unwrap().1.into_owned()
 }
 
-fn back(address: &Url) -> Url {
+pub(crate) fn back(address: &Url) -> Url {
     Url::parse(&field(address, "redirect_uri")).unwrap()
 }
 
 /// The browser ends at this machine with these fields. Returns what it is told.
-async fn ends(address: &Url, fields: &[(&str, &str)]) -> String {
+pub(crate) async fn ends(address: &Url, fields: &[(&str, &str)]) -> String {
     let mut back = back(address);
     back.query_pairs_mut().extend_pairs(fields);
     let at = SocketAddr::from(([127, 0, 0, 1], back.port().unwrap()));
@@ -106,17 +106,17 @@ async fn is_open(address: &Url) -> bool {
     TcpStream::connect(("127.0.0.1", back(address).port().unwrap())).await.is_ok()
 }
 
-fn origin(asked: &Asked) -> String {
+pub(crate) fn origin(asked: &Asked) -> String {
     let host = asked.head.lines().find_map(|line| line.strip_prefix("host: ")).unwrap();
     format!("http://{host}")
 }
 
-fn json(status: &str, body: &Value) -> (String, String) {
+pub(crate) fn json(status: &str, body: &Value) -> (String, String) {
     (format!("{status}\r\nContent-Type: application/json"), body.to_string())
 }
 
 /// The metadata of the authorization server, with its token and registration endpoints beside it.
-fn metadata(origin: &str) -> Value {
+pub(crate) fn metadata(origin: &str) -> Value {
     json!({"issuer": origin, "authorization_endpoint": format!("{origin}/authorize"),
         "token_endpoint": format!("{origin}/token"), "registration_endpoint": format!("{origin}/register"),
         "response_types_supported": ["code"], "code_challenge_methods_supported": ["S256"],
@@ -124,7 +124,7 @@ fn metadata(origin: &str) -> Value {
 }
 
 /// The authorization server. A token for a refresh is good once, and a second use of it ends all tokens.
-fn authority(asked: &Asked, made: &Mutex<Made>) -> (String, String) {
+pub(crate) fn authority(asked: &Asked, made: &Mutex<Made>) -> (String, String) {
     let line = asked.head.lines().next().unwrap();
     if line.contains(".well-known/oauth-authorization-server ") {
         return json("200 OK", &metadata(&origin(asked)));
@@ -170,7 +170,7 @@ fn authority(asked: &Asked, made: &Mutex<Made>) -> (String, String) {
 }
 
 /// The server, which wants a token.
-fn resource(asked: &Asked, authority: &str, made: &Mutex<Made>) -> (String, String) {
+pub(crate) fn resource(asked: &Asked, authority: &str, made: &Mutex<Made>) -> (String, String) {
     let origin = origin(asked);
     let about = format!("{origin}/.well-known/oauth-protected-resource");
     if asked.head.starts_with("get /.well-known/oauth-protected-resource ") {
@@ -199,13 +199,13 @@ fn resource(asked: &Asked, authority: &str, made: &Mutex<Made>) -> (String, Stri
 }
 
 impl World {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let made = Arc::<Mutex<Made>>::default();
         let of = Arc::clone(&made);
         Self::with(made, move |asked| authority(asked, &of))
     }
 
-    fn with(
+    pub(crate) fn with(
         made: Arc<Mutex<Made>>,
         answer: impl Fn(&Asked) -> (String, String) + Send + Sync + 'static,
     ) -> Self {
@@ -214,26 +214,26 @@ impl World {
         Self { made, authority, site: Site::new(move |asked| resource(asked, &there, &of)) }
     }
 
-    fn server(&self, login: McpLogin) -> McpServer {
+    pub(crate) fn server(&self, login: McpLogin) -> McpServer {
         self.site.server().with_login(login).unwrap()
     }
 
-    fn token_requests(&self) -> usize {
+    pub(crate) fn token_requests(&self) -> usize {
         self.authority.heads().iter().filter(|head| head.starts_with("post /token ")).count()
     }
 
     /// The server does not know its tokens any more.
-    fn forget(&self) {
+    pub(crate) fn forget(&self) {
         self.made.lock().unwrap().access.clear();
     }
 }
 
-async fn echo(mcp: &Mcp) -> Result<String, String> {
+pub(crate) async fn echo(mcp: &Mcp) -> Result<String, String> {
     call(mcp, "mcp_fake_echo", json!({})).await
 }
 
 /// Asserts that a person's rights and the program's secrets are in none of these.
-fn assert_no_secret(texts: &[String]) {
+pub(crate) fn assert_no_secret(texts: &[String]) {
     for text in texts {
         for secret in ["at-", "rt-", "sk-", "c-1"] {
             assert!(!text.contains(secret), "{secret}: {text}");
@@ -283,7 +283,7 @@ async fn ce01_a_person_logs_in_once_and_the_tokens_are_kept() {
     assert_eq!(world.token_requests(), 2);
 }
 
-fn assert_private(file: &Path) {
+pub(crate) fn assert_private(file: &Path) {
     use std::os::unix::fs::PermissionsExt;
     assert_eq!(std::fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
 }

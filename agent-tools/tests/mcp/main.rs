@@ -11,6 +11,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod fake;
+mod hostile;
 mod http;
 mod logins;
 #[path = "../common/manners.rs"]

@@ -6,12 +6,13 @@ use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
         CallToolRequestParams, CallToolResponse, Implementation, InitializeRequestParams, InitializeResult,
-        ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
+        ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
     },
-    service::RequestContext,
+    service::{NotificationContext, RequestContext, SubscriptionContext},
 };
+use tokio_util::task::AbortOnDropHandle;
 
-use crate::{call::Call, conversation::Conversation, offer, progress::Progress, served::Served};
+use crate::{call::Call, changes, conversation::Conversation, offer, progress::Progress, served::Served};
 
 /// Answers the requests of one client.
 pub(crate) struct Handler {
@@ -20,17 +21,19 @@ pub(crate) struct Handler {
     own: OnceLock<Arc<Conversation>>,
     /// The conversation of one that did not: newer clients send requests that stand alone.
     shared: Arc<Conversation>,
+    /// Tells the client of changes; ends with the session.
+    telling: OnceLock<AbortOnDropHandle<()>>,
 }
 
 impl Handler {
     pub(crate) fn new(served: Arc<Served>, shared: Arc<Conversation>) -> Self {
-        Self { served, own: OnceLock::new(), shared }
+        Self { served, own: OnceLock::new(), shared, telling: OnceLock::new() }
     }
 }
 
 impl ServerHandler for Handler {
     fn get_info(&self) -> ServerConfig {
-        let capabilities = ServerCapabilities::builder().enable_tools().build();
+        let capabilities = ServerCapabilities::builder().enable_tools().enable_tool_list_changed().build();
         let info = Implementation::new(self.served.name.clone(), self.served.version.clone());
         let config = ServerConfig::new(capabilities).with_server_info(info);
         match &self.served.instructions {
@@ -49,6 +52,19 @@ impl ServerHandler for Handler {
         self.own.get_or_init(|| conversation);
         context.peer.set_peer_info(request.clone());
         self.negotiate_initialize(&request)
+    }
+
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        self.telling.get_or_init(|| changes::tell(self.served.changes.clone(), context.peer));
+    }
+
+    fn accepted_subscription_filter(&self, _: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        Some(SubscriptionFilter::builder().tools_list_changed().build())
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        changes::tell_subscriber(self.served.changes.clone(), &context).await;
+        Ok(())
     }
 
     async fn list_tools(

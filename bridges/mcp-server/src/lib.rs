@@ -53,6 +53,7 @@
 
 mod bounds;
 mod call;
+mod changes;
 mod conversation;
 mod handler;
 mod http;
@@ -77,6 +78,7 @@ use rmcp::{
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpListener,
+    sync::watch,
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -147,7 +149,8 @@ impl ToolServer {
     }
 
     /// Adds tools. A set that changes while it is served is asked again for each request; if it then brings a name that
-    /// an earlier set has, the earlier tool stays.
+    /// an earlier set has, the earlier tool stays. Sets are looked at each second, and clients are told of a change
+    /// (`notifications/tools/list_changed`).
     pub fn toolset(mut self, tools: impl Toolset + 'static) -> Self {
         self.sets.push(Arc::new(tools));
         self
@@ -245,11 +248,12 @@ impl ToolServer {
         read: impl AsyncRead + Send + Unpin + 'static,
         write: impl AsyncWrite + Send + Unpin + 'static,
     ) -> Result<()> {
-        let served = self.served()?;
+        let (served, tell) = self.served()?;
         let handler = Handler::new(Arc::clone(&served), Conversation::new(&served)?);
         let transport = AsyncRwTransport::new_server(read, write).with_max_line_length(served.bounds.message);
         let over = CancellationToken::new();
         let _over = over.clone().drop_guard();
+        let _watching = changes::watch(&served, tell, over.clone());
         match serve_server_with_ct(handler, transport, over).await {
             Ok(serving) => {
                 let ended = serving.waiting().await;
@@ -275,21 +279,23 @@ impl ToolServer {
     /// origin that cannot be one.
     pub async fn serve_http(self, listener: TcpListener, shutdown: CancellationToken) -> Result<()> {
         let hosts = http::Names::new(&self.hosts, &self.origins)?;
-        let served = self.served()?;
+        let (served, tell) = self.served()?;
+        let _watching = changes::watch(&served, tell, shutdown.clone());
         http::serve(&served, hosts, listener, shutdown).await?;
         served.unwound().await;
         Ok(())
     }
 
-    /// Checks the settings, and returns what is served.
-    fn served(self) -> Result<Arc<Served>> {
+    /// Checks the settings, and returns what is served, with the one that tells of changes.
+    fn served(self) -> Result<(Arc<Served>, watch::Sender<()>)> {
         check_agent_name(&self.name)?;
         let agents = Tools::new(self.agents)?;
         let mut sets = self.sets;
         sets.push(Arc::new(agents));
         // Two tools of one name at the start are a mistake of the program.
         Tools::new(sets.iter().flat_map(|set| set.tools().iter().cloned().collect::<Vec<_>>()))?;
-        Ok(Arc::new(Served {
+        let (tell, changes) = watch::channel(());
+        let served = Served {
             name: self.name,
             version: self.version,
             instructions: self.instructions,
@@ -297,8 +303,10 @@ impl ToolServer {
             tools: Combined::new(sets),
             scope: self.scope,
             bounds: self.bounds,
+            changes,
             running: TaskTracker::new(),
-        }))
+        };
+        Ok((Arc::new(served), tell))
     }
 }
 

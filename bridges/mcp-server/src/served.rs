@@ -8,6 +8,7 @@ use entourage_core::{
 };
 use entourage_runners::Combined;
 use entourage_runtime::Runtime;
+use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
 use crate::bounds::Bounds;
@@ -23,6 +24,8 @@ pub(crate) struct Served {
     pub(crate) tools: Combined,
     pub(crate) scope: Scope,
     pub(crate) bounds: Bounds,
+    /// Changes with the tools that are offered. Ends with the server.
+    pub(crate) changes: watch::Receiver<()>,
     /// The calls in flight.
     pub(crate) running: TaskTracker,
 }

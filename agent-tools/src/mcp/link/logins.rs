@@ -64,6 +64,15 @@ impl Link {
         Ok(())
     }
 
+    /// Connects, and asks a person who did not answer before. False if the server has no login.
+    pub(in crate::mcp) async fn log_in_now(self: &Arc<Self>) -> bool {
+        let Some(login) = &self.login else { return false };
+        login.forget_pause();
+        // The state has the reason of a failure.
+        let _ = self.live().await;
+        true
+    }
+
     /// Number of logins until now.
     pub(in crate::mcp) fn logins(&self) -> u64 {
         self.logins.load(Ordering::Acquire)

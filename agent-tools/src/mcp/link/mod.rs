@@ -26,10 +26,12 @@ use tokio::{
 use super::{
     McpState,
     client::{Calls, Client},
+    content,
     declared::Declared,
     handshake::{Failure, open, wanted_for_call},
     login::Login,
     pins::Pins,
+    salvage,
     server::{McpServer, Reach},
 };
 use crate::process::server::ServerProcess;
@@ -84,6 +86,12 @@ impl Shown {
     }
 }
 
+/// The tools that a server listed, and the number of those that cannot be read.
+struct Listed {
+    tools: Vec<Tool>,
+    unread: usize,
+}
+
 /// A connection that was made.
 pub(in crate::mcp) struct Live {
     service: RunningService<RoleClient, Client>,
@@ -92,6 +100,15 @@ pub(in crate::mcp) struct Live {
     /// The last time that the server said something.
     heard: Mutex<Instant>,
     keeper: Option<AbortHandle>,
+}
+
+/// Notes the end of the first attempt to connect when it is dropped.
+struct Settles<'a>(&'a watch::Sender<bool>);
+
+impl Drop for Settles<'_> {
+    fn drop(&mut self) {
+        self.0.send_replace(true);
+    }
 }
 
 impl Drop for Live {
@@ -175,11 +192,12 @@ impl Link {
 
     /// Connects for the first time.
     pub(in crate::mcp) async fn begin(self: Arc<Self>) {
+        // Also if the program panics when it is to show an address.
+        let _settles = Settles(&self.settled);
         if !self.server.is_disabled {
             // The state has the reason of a failure.
             let _ = self.live().await;
         }
-        self.settled.send_replace(true);
     }
 
     fn is_over(&self) -> String {
@@ -194,9 +212,8 @@ impl Link {
         if self.server.is_disabled {
             return Err(self.is_over());
         }
-        let shut = self.shut.subscribe();
         let mut slot = self.live.lock().await;
-        if *shut.borrow() {
+        if *self.shut.borrow() {
             return Err(self.is_over());
         }
         if let Some(live) = &*slot
@@ -205,7 +222,7 @@ impl Link {
             return Ok(Arc::clone(live));
         }
         // Apart, since each call would have room for a handshake otherwise.
-        Box::pin(self.reconnect(&mut slot, shut)).await
+        Box::pin(self.reconnect(&mut slot, self.shut.subscribe())).await
     }
 
     /// Makes the connection of `slot` anew.
@@ -231,7 +248,7 @@ impl Link {
     fn failed(&self, failure: Failure) -> String {
         let Failure::Other(reason) = failure else { return self.wants_login() };
         let reason = self.server.without_address(&reason);
-        let reason = bound::shortened(&reason, bound::TEXT).into_owned();
+        let reason = content::told(&reason, bound::TEXT);
         self.shown().state = McpState::Failed(reason.clone());
         format!("the MCP server `{}` cannot be reached: {reason}", self.server.name)
     }
@@ -268,14 +285,15 @@ impl Link {
     }
 
     /// Lists the server's tools.
-    async fn list(&self, peer: &Peer<RoleClient>) -> Result<Vec<Tool>, ServiceError> {
+    async fn list(&self, peer: &Peer<RoleClient>) -> Result<Listed, ServiceError> {
+        let (mut tools, mut unread, mut cursor, mut bytes) = (Vec::new(), 0_usize, None, 0_usize);
         if peer.peer_info().is_some_and(|info| info.capabilities.tools.is_none()) {
-            return Ok(Vec::new());
+            return Ok(Listed { tools, unread });
         }
-        let (mut tools, mut cursor, mut bytes) = (Vec::new(), None, 0_usize);
         for _ in 0..PAGES {
             let page = PaginatedRequestParams::default().with_cursor(cursor);
-            let page = peer.list_tools(Some(page)).await?;
+            let (page, left_out) = salvage::tools(peer, page).await?;
+            unread = unread.saturating_add(left_out);
             bytes = bytes.saturating_add(serde_json::to_vec(&page.tools).map_or(0, |text| text.len()));
             tools.extend(page.tools);
             cursor = page.next_cursor;
@@ -283,13 +301,14 @@ impl Link {
                 break;
             }
         }
-        Ok(tools)
+        Ok(Listed { tools, unread })
     }
 
     /// Declares what the server listed, and the tools for its resources and prompts. Returns the number of listed tools
     /// that are left out, too.
-    fn declare(&self, info: Option<&ServerPeerInfo>, mut listed: Vec<Tool>) -> (Vec<Declared>, usize) {
+    fn declare(&self, info: Option<&ServerPeerInfo>, listed: Listed) -> (Vec<Declared>, usize) {
         let server = &self.server;
+        let Listed { tools: mut listed, unread } = listed;
         if let Some(wanted) = &server.tools {
             listed.retain(|tool| wanted.iter().any(|name| *name == tool.name));
         }
@@ -298,7 +317,7 @@ impl Link {
         let mut is_first = |declared: &Declared| names.insert(declared.spec.name().to_owned());
         let declared = listed.iter().take(TOOLS).filter_map(|tool| Declared::tool(server, tool));
         let mut tools: Vec<_> = declared.filter(&mut is_first).collect();
-        let left_out = listed.len().saturating_sub(tools.len());
+        let left_out = listed.len().saturating_sub(tools.len()).saturating_add(unread);
         let has = info.map(|info| &info.capabilities);
         let own = [
             has.and_then(|has| has.resources.as_ref()).map(|_| Declared::resources(server)),
@@ -314,7 +333,7 @@ impl Link {
     ///
     /// # Errors
     /// That the pins cannot be kept: then what was offered before is.
-    async fn offer(&self, peer: &Peer<RoleClient>, listed: Vec<Tool>) -> Result<(), Error> {
+    async fn offer(&self, peer: &Peer<RoleClient>, listed: Listed) -> Result<(), Error> {
         let info = peer.peer_info();
         let (tools, left_out) = self.declare(info.as_deref(), listed);
         let instructions = info.and_then(|info| info.instructions.clone()).unwrap_or_default();
@@ -332,7 +351,7 @@ impl Link {
             let mut shown = self.shown();
             (shown.tools, shown.left_out) = (tools, left_out);
             shown.connected();
-            shown.instructions = bound::shortened(&instructions, INSTRUCTIONS).into_owned();
+            shown.instructions = content::told(&instructions, INSTRUCTIONS);
         }
         if !is_same {
             self.revision.fetch_add(1, Ordering::Release);
@@ -377,10 +396,11 @@ impl Live {
         if self.service.is_closed() || self.peer().is_transport_closed() {
             return false;
         }
-        let silent = self.heard.lock().unwrap_or_else(PoisonError::into_inner).elapsed();
+        if self.heard.lock().unwrap_or_else(PoisonError::into_inner).elapsed() < SILENCE {
+            return true;
+        }
         // From 2026-07-28 on there are no pings: a request says by itself that there is nobody.
-        let pings = self.peer().peer_info().is_some_and(|info| info.protocol_version.has_initialize());
-        if silent < SILENCE || !pings {
+        if self.peer().peer_info().is_none_or(|info| !info.protocol_version.has_initialize()) {
             return true;
         }
         let ping = ClientRequest::PingRequest(PingRequest::default());

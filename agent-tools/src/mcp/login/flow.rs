@@ -20,7 +20,7 @@ use super::{
     McpLogin, Who,
     http::{CODE, Guard, Guarded, Refused},
     listen::{Answer, Listener},
-    store::{Found, Store},
+    store::{Found, Origin, Record, Store},
 };
 use crate::mcp::handshake::{Failure, http};
 
@@ -66,11 +66,18 @@ impl Wanted {
     }
 }
 
-/// A login for which a person is waited.
+/// A login for which a person is waited. The tokens there are stay in use until it ends.
 pub(in crate::mcp) struct Waiting {
     listener: Listener,
     address: Url,
     state: String,
+    manager: AuthorizationManager,
+}
+
+/// A login that a person has answered.
+pub(in crate::mcp) struct Answered {
+    answer: Answer,
+    manager: AuthorizationManager,
 }
 
 impl From<Refused> for Failure {
@@ -103,79 +110,140 @@ impl Login {
     async fn ready(&self) -> Result<Ready, Failure> {
         let ready = self.ready.get_or_try_init(|| async {
             let guard = Guard::new(&self.address, &self.settings.hosts, self.with_proxies);
-            let guarded = Guarded::new(guard).map_err(|error| error.to_string())?;
-            let guarded = Arc::new(guarded);
-            let client = Arc::clone(&guarded);
-            let mut manager = AuthorizationManager::new_with_oauth_http_client(self.address.clone(), client)
-                .await
-                .map_err(|error| told(&error))?;
-            manager.set_credential_store(self.store.clone());
-            self.restore(&mut manager, &guarded).await?;
+            let guarded = Arc::new(Guarded::new(guard).map_err(|error| error.to_string())?);
+            let record = self.store.record().await.map_err(|error| error.to_string())?;
+            let restored = self.restored(&guarded, record).await?;
+            let manager = match restored {
+                Some(manager) => manager,
+                None => self.manager(&guarded).await?,
+            };
             let http = http(self.with_proxies).map_err(|error| error.to_string())?;
             Ok::<_, Failure>(Ready { guarded, client: AuthClient::new(http, manager) })
         });
         ready.await.cloned()
     }
 
-    /// Makes the tokens that were kept fit for a refresh. Those of another authorization server are forgotten.
-    async fn restore(&self, manager: &mut AuthorizationManager, guarded: &Guarded) -> Result<(), Failure> {
-        let record = self.store.record().await.map_err(|error| error.to_string())?;
+    /// A manager without tokens.
+    async fn manager(&self, guarded: &Arc<Guarded>) -> Result<AuthorizationManager, Failure> {
+        let client = Arc::clone(guarded);
+        let manager = AuthorizationManager::new_with_oauth_http_client(self.address.clone(), client).await;
+        let mut manager = manager.map_err(|error| told(&error))?;
+        manager.set_credential_store(self.store.clone());
+        Ok(manager)
+    }
+
+    /// A manager for tokens that were kept, which can refresh them. Those of another authorization server than the one
+    /// that the server names now are of no use.
+    async fn restored(
+        &self,
+        guarded: &Arc<Guarded>,
+        record: Option<Record>,
+    ) -> Result<Option<AuthorizationManager>, Failure> {
         let Some(record) = record.filter(|record| record.credentials.token_response.is_some()) else {
-            return Ok(());
+            return Ok(None);
         };
-        let header = record.found.metadata.map(|url| format!("Bearer resource_metadata=\"{url}\""));
-        let found = manager.resolve_metadata_from_challenge(header.as_deref()).await;
+        let mut manager = self.manager(guarded).await?;
+        let header = record.found.metadata.as_ref().map(|url| format!("Bearer resource_metadata=\"{url}\""));
+        let metadata = self.found(guarded, &manager, header.as_deref()).await?;
+        if record.credentials.issuer != metadata.issuer {
+            return Ok(None);
+        }
+        let origin = Origin {
+            issuer: metadata.issuer.clone(),
+            client: record.credentials.client_id,
+            found: record.found,
+        };
+        manager.set_metadata(metadata);
+        let fixed = self.settings.client.as_ref().filter(|(fixed, _)| *fixed == origin.client);
+        let secret = fixed.and_then(|(_, secret)| secret.clone()).or_else(|| origin.found.secret.clone());
+        // The address is used by no refresh.
+        let config = OAuthClientConfig::new(origin.client.as_str(), "http://127.0.0.1/callback");
+        manager.configure_client(with_secret(config, secret)).map_err(|error| told(&error))?;
+        manager.set_credential_store(self.store.of(origin));
+        Ok(Some(manager))
+    }
+
+    /// The metadata of the authorization server, if all that it names may be asked.
+    async fn found(
+        &self,
+        guarded: &Guarded,
+        manager: &AuthorizationManager,
+        header: Option<&str>,
+    ) -> Result<AuthorizationMetadata, Failure> {
+        let found = manager.resolve_metadata_from_challenge(header).await;
         let metadata = found.map_err(|error| told(&error))?.metadata;
         check(guarded, &metadata)?;
-        if record.credentials.issuer != metadata.issuer {
-            use rmcp::transport::CredentialStore;
-            return self.store.clear().await.map_err(|error| told(&error).into());
+        let bare = |issuer: &str| issuer.trim_end_matches('/').to_owned();
+        match &self.settings.issuer {
+            Some(named) if metadata.issuer.as_deref().map(bare) != Some(bare(named)) => {
+                let text = "it names another authorization server than `McpLogin::with_issuer`";
+                Err(text.to_owned().into())
+            }
+            _ => Ok(metadata),
         }
-        manager.set_metadata(metadata);
-        let id = record.credentials.client_id;
-        let fixed = self.settings.client.as_ref().filter(|(fixed, _)| *fixed == id);
-        let secret = fixed.and_then(|(_, secret)| secret.clone()).or(record.found.secret);
-        // The address is used by no refresh.
-        let config = with_secret(OAuthClientConfig::new(id, "http://127.0.0.1/callback"), secret);
-        manager.configure_client(config).map_err(|error| told(&error).into())
+    }
+
+    /// Lets a person be asked again at once.
+    pub(in crate::mcp) fn forget_pause(&self) {
+        *self.in_vain.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// Begins a login. Returns what a person is waited for with, if one has to do something.
     pub(in crate::mcp) async fn begin(&self, wanted: &Wanted) -> Result<Option<Waiting>, Failure> {
+        let Ready { guarded, client } = self.ready().await?;
+        guarded.refill();
+        if !wanted.is_more {
+            // Another process may have logged in meanwhile.
+            let record = self.store.unused().await.map_err(|error| error.to_string())?;
+            if let Some(manager) = self.restored(&guarded, record).await? {
+                *client.auth_manager.lock().await = manager;
+                return Ok(None);
+            }
+        }
         let in_vain = *self.in_vain.lock().unwrap_or_else(PoisonError::into_inner);
         if in_vain.is_some_and(|at| at.elapsed() < PAUSE) {
             return Err(Failure::NeedsAuth(None));
         }
-        let Ready { guarded, client } = self.ready().await?;
-        guarded.refill();
-        let mut manager = client.auth_manager.lock().await;
+        let mut manager = self.manager(&guarded).await?;
         let more = self.more(wanted).await?;
-        let found = manager.resolve_metadata_from_challenge(Some(&wanted.header)).await;
-        let metadata = found.map_err(|error| told(&error))?.metadata;
-        check(&guarded, &metadata)?;
+        let metadata = self.found(&guarded, &manager, Some(&wanted.header)).await?;
         manager.set_metadata(metadata.clone());
         let scopes = match (more, self.settings.scopes.is_empty()) {
             (Some(scopes), _) => scopes,
             (None, true) => manager.select_initial_scopes(&[]).await,
             (None, false) => self.settings.scopes.clone(),
         };
-        let mut next =
+        let found =
             Found { secret: None, metadata: self.asked(wanted).resource_metadata_url.map(String::from) };
         if matches!(self.settings.who, Who::Program) {
-            self.store.expect(next);
-            return self.as_program(&mut manager, scopes).await.map(|()| None);
+            self.as_program(&mut manager, metadata.issuer, found, scopes).await?;
+            *client.auth_manager.lock().await = manager;
+            return Ok(None);
         }
+        self.asking(&guarded, manager, &metadata, found, &scopes).await.map(Some)
+    }
+
+    /// Prepares what a person is shown.
+    async fn asking(
+        &self,
+        guarded: &Guarded,
+        mut manager: AuthorizationManager,
+        metadata: &AuthorizationMetadata,
+        found: Found,
+        scopes: &[String],
+    ) -> Result<Waiting, Failure> {
         let listener = Listener::open(self.settings.port).await.map_err(|error| {
             format!("there is no port of this machine for the end of its login: {}", error.kind())
         })?;
         let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
-        next.secret = self.introduce(&mut manager, &metadata, &listener.address(), &scopes).await?;
-        self.store.expect(next);
+        let (client, secret) = self.introduce(&mut manager, metadata, &listener.address(), &scopes).await?;
+        let origin = Origin { issuer: metadata.issuer.clone(), client, found: Found { secret, ..found } };
+        manager.set_credential_store(self.store.of(origin));
         let address = manager.get_authorization_url(&scopes).await.map_err(|error| told(&error))?;
         let address = guarded.check(&address)?;
         let state = address.query_pairs().find(|(key, _)| key == "state");
         let state = state.map(|(_, state)| state.into_owned()).unwrap_or_default();
-        Ok(Some(Waiting { listener, address, state }))
+        Ok(Waiting { listener, address, state, manager })
     }
 
     fn asked(&self, wanted: &Wanted) -> WWWAuthenticateParams {
@@ -201,14 +269,14 @@ impl Login {
         }
     }
 
-    /// Settles as which client this program logs in. Returns the secret that was made for it.
+    /// Settles as which client this program logs in. Returns its id, and the secret that was made for it.
     async fn introduce(
         &self,
         manager: &mut AuthorizationManager,
         metadata: &AuthorizationMetadata,
         end: &str,
         scopes: &[&str],
-    ) -> Result<Option<String>, Failure> {
+    ) -> Result<(String, Option<String>), Failure> {
         let reads_documents = metadata
             .additional_fields
             .get("client_id_metadata_document_supported")
@@ -217,18 +285,23 @@ impl Login {
         let named = self.settings.client.as_ref();
         if let Some((id, secret)) = named.filter(|(id, _)| reads_documents || !is_document(id)) {
             let config = with_secret(OAuthClientConfig::new(id, end), secret.clone());
-            return manager.configure_client(config).map(|()| None).map_err(|error| told(&error).into());
+            manager.configure_client(config).map_err(|error| told(&error))?;
+            return Ok((id.clone(), None));
         }
         let registered = manager.register_client("Entourage", end, scopes).await;
-        registered.map(|config| config.client_secret).map_err(|error| told(&error).into())
+        let config = registered.map_err(|error| told(&error))?;
+        Ok((config.client_id, config.client_secret))
     }
 
     async fn as_program(
         &self,
         manager: &mut AuthorizationManager,
+        issuer: Option<String>,
+        found: Found,
         scopes: Vec<String>,
     ) -> Result<(), Failure> {
         let (client_id, secret) = self.settings.client.clone().unwrap_or_default();
+        manager.set_credential_store(self.store.of(Origin { issuer, client: client_id.clone(), found }));
         let config = ClientCredentialsConfig::ClientSecret {
             client_id,
             client_secret: secret.unwrap_or_default(),
@@ -245,28 +318,31 @@ impl Login {
     ///
     /// # Errors
     /// [`Failure::NeedsAuth`] if there is none, or a refusal.
-    pub(in crate::mcp) async fn answer(&self, waiting: Waiting) -> Result<Answer, Failure> {
-        let Waiting { listener, address, state } = waiting;
+    pub(in crate::mcp) async fn answer(&self, waiting: Waiting) -> Result<Answered, Failure> {
+        let Waiting { listener, address, state, manager } = waiting;
         if let Who::Person(show) = &self.settings.who {
             show(&self.server, address.as_str());
         }
         if let Ok(Ok(answer)) = timeout(self.settings.time, listener.answer(&state)).await {
-            return Ok(answer);
+            return Ok(Answered { answer, manager });
         }
         *self.in_vain.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         Err(Failure::NeedsAuth(None))
     }
 
-    /// Takes the tokens for an answer, and keeps them.
-    pub(in crate::mcp) async fn finish(&self, answer: Answer) -> Result<(), Failure> {
+    /// Takes the tokens for an answer, keeps them, and uses them from now on.
+    pub(in crate::mcp) async fn finish(&self, answered: Answered) -> Result<(), Failure> {
+        let Answered { answer, manager } = answered;
         let Ready { guarded, client } = self.ready().await?;
-        let manager = client.auth_manager.lock().await;
+        let mut current = client.auth_manager.lock().await;
         guarded.set_code(Some(answer.code));
         let exchanged =
             manager.exchange_code_for_token_with_issuer(CODE, &answer.state, answer.issuer.as_deref());
         let exchanged = exchanged.await;
         guarded.set_code(None);
-        exchanged.map(|_| ()).map_err(|error| told(&error).into())
+        exchanged.map_err(|error| told(&error))?;
+        *current = manager;
+        Ok(())
     }
 }
 

@@ -23,9 +23,9 @@ use reqwest::{
     redirect::Policy,
 };
 use rmcp::transport::auth::{OAuthHttpClient, OAuthHttpClientError, OAuthHttpClientFuture, OAuthHttpRequest};
-use serde_json::{Map, Value};
 use tokio::time::timeout;
 
+use super::token;
 use crate::{address::first_closed, tls};
 
 /// Most bytes of an answer, and of a header in it.
@@ -38,8 +38,6 @@ const TIME: Duration = Duration::from_secs(20);
 const REQUESTS: usize = 32;
 /// The code of a login as the library knows it.
 pub(super) const CODE: &str = "the-code-of-this-login";
-/// Fields of a token that are kept.
-const KEPT: [&str; 5] = ["access_token", "token_type", "expires_in", "refresh_token", "scope"];
 
 /// Asks for logins.
 pub(super) struct Guarded {
@@ -195,7 +193,7 @@ impl Guarded {
         }
         let mut body = read(response).await?;
         if is_for_token {
-            body = without_extras(&body, status.is_success());
+            body = token::kept(&body, status.is_success());
         }
         Ok(answer.body(body)?)
     }
@@ -264,26 +262,6 @@ fn unreached(error: &reqwest::Error) -> Refused {
     Refused(text)
 }
 
-/// The answer to a request for a token, of which others keep and log all.
-fn without_extras(body: &[u8], is_success: bool) -> Vec<u8> {
-    let Ok(Value::Object(mut fields)) = serde_json::from_slice(body) else { return Vec::new() };
-    let mut kept = Map::new();
-    match is_success {
-        true => kept.extend(KEPT.iter().filter_map(|key| fields.remove_entry(*key))),
-        false => {
-            let error = fields.get("error").and_then(Value::as_str).and_then(code_of_error);
-            kept.insert("error".to_owned(), error.unwrap_or("unknown").into());
-        }
-    }
-    serde_json::to_vec(&kept).unwrap_or_default()
-}
-
-/// A code of an error, if it looks like one.
-pub(super) fn code_of_error(text: &str) -> Option<&str> {
-    let fits = |c: char| c.is_ascii_lowercase() || c == '_';
-    Some(text).filter(|text| !text.is_empty() && text.len() <= 40 && text.chars().all(fits))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -347,19 +325,12 @@ mod tests {
     }
 
     #[test]
-    fn attack_41_others_see_neither_the_code_nor_what_a_token_comes_with() {
+    fn attack_41_others_do_not_see_the_code() {
         let guarded = Guarded::new(guard("https://mcp.example/mcp", &[])).unwrap();
         guarded.set_code(Some("c&1".to_owned()));
         let mut body = format!("grant_type=authorization_code&code={CODE}&a={CODE}").into_bytes();
         guarded.fill_in(&mut body);
         let text = String::from_utf8(body).unwrap();
         assert_eq!(text, format!("grant_type=authorization_code&code=c%261&a={CODE}"));
-        let kept =
-            |text: &str, is_success| String::from_utf8(without_extras(text.as_bytes(), is_success)).unwrap();
-        assert_eq!(kept(r#"{"access_token": "a", "id_token": "b"}"#, true), r#"{"access_token":"a"}"#);
-        let error = r#"{"error": "invalid_grant", "error_description": "rt-1"}"#;
-        assert_eq!(kept(error, false), r#"{"error":"invalid_grant"}"#);
-        assert_eq!(kept(r#"{"error": "rt-1"}"#, false), r#"{"error":"unknown"}"#);
-        assert_eq!(kept("<html>", true), "");
     }
 }

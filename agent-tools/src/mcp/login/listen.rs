@@ -1,23 +1,23 @@
 //! The end of a login in the browser: a request to this machine, which brings the code.
 
-use std::{net::Ipv4Addr, time::Duration};
+use std::{collections::VecDeque, net::Ipv4Addr, time::Duration};
 
 use reqwest::Url;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
-    task::JoinSet,
+    task::{AbortHandle, JoinSet},
     time::timeout,
 };
 
-use super::http::code_of_error;
+use super::token::code_of_error;
 
 /// Path of the one request that is waited for.
 const PATH: &str = "/callback";
 /// Most bytes of a request, and the time that one has.
 const REQUEST: usize = 16 << 10;
 const TIME: Duration = Duration::from_secs(10);
-/// Most connections at a time: a browser opens some ahead, and others may too.
+/// Most connections at a time: a browser opens some ahead, and others may too. The oldest one makes room for the next.
 const CONNECTIONS: usize = 16;
 
 /// Waits for the browser, until it is dropped.
@@ -60,18 +60,28 @@ impl Listener {
     /// # Errors
     /// The code of the error with which the authorization server refused.
     pub(super) async fn answer(self, state: &str) -> Result<Answer, String> {
-        let mut asked = JoinSet::new();
+        let (mut asked, mut open) = (JoinSet::new(), VecDeque::new());
         loop {
             tokio::select! {
-                accepted = self.socket.accept(), if asked.len() < CONNECTIONS => match accepted {
-                    Ok((stream, _)) => drop(asked.spawn(serve(stream, state.to_owned()))),
-                    // Too many open files, for one.
-                    Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
-                },
+                // An answer that is here is never displaced by a connection.
+                biased;
                 Some(served) = asked.join_next() => match served {
                     Ok(Some(Ending::Answer(answer))) => return Ok(answer),
                     Ok(Some(Ending::Refused(code))) => return Err(code),
                     Ok(None) | Err(_) => {}
+                },
+                accepted = self.socket.accept() => match accepted {
+                    Ok((stream, _)) => {
+                        open.retain(|task: &AbortHandle| !task.is_finished());
+                        if open.len() >= CONNECTIONS
+                            && let Some(oldest) = open.pop_front()
+                        {
+                            oldest.abort();
+                        }
+                        open.push_back(asked.spawn(serve(stream, state.to_owned())));
+                    }
+                    // Too many open files, for one.
+                    Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
                 },
             }
         }

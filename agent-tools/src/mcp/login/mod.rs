@@ -6,6 +6,7 @@ mod flow;
 mod http;
 mod listen;
 mod store;
+mod token;
 
 use std::{collections::BTreeSet, fmt, path::PathBuf, sync::Arc, time::Duration};
 
@@ -28,8 +29,9 @@ const LOGIN_TIME: Duration = Duration::from_secs(300);
 /// - Who logs in, and with which rights, is what the authorization server says. While a person is waited for, the
 ///   state is [`McpState::NeedsAuth`](super::McpState::NeedsAuth). It stays so if none logs in; another login begins
 ///   with a call after a minute at the earliest.
-/// - Tokens are sent to the address of the server they were made for, and refreshed before they expire. They are never
-///   in an error, a state or a log.
+/// - Tokens are sent to the address of the server they were made for, and refreshed before they expire, by the
+///   authorization server that made them alone. They are never in an error, a state or a log. A token that is no bearer
+///   token of 1 to 16,384 visible ASCII characters is none.
 /// - What the server names is asked by https, at hosts of the internet, at the server's own host, and at those of
 ///   [`McpLogin::with_hosts`]; if the server is on this machine, at this machine too. Answers have at most 256 KiB, and
 ///   a login makes at most 32 requests for metadata.
@@ -51,6 +53,7 @@ pub struct McpLogin {
     scopes: Vec<String>,
     file: Option<PathBuf>,
     hosts: BTreeSet<String>,
+    issuer: Option<String>,
     pub(super) time: Duration,
     port: u16,
 }
@@ -73,6 +76,7 @@ impl McpLogin {
             scopes: Vec::new(),
             file: None,
             hosts: BTreeSet::new(),
+            issuer: None,
             time: LOGIN_TIME,
             port: 0,
         }
@@ -118,6 +122,15 @@ impl McpLogin {
     #[must_use]
     pub fn with_hosts<T: Into<String>>(mut self, hosts: impl IntoIterator<Item = T>) -> Self {
         self.hosts = hosts.into_iter().map(|host| host.into().to_ascii_lowercase()).collect();
+        self
+    }
+
+    /// Names the one authorization server that is asked, by its issuer, such as `https://login.example`. Without it the
+    /// server names any, and gets the secret of [`McpLogin::with_client`] and [`McpLogin::client_credentials`] sent
+    /// there.
+    #[must_use]
+    pub fn with_issuer(mut self, issuer: impl Into<String>) -> Self {
+        self.issuer = Some(issuer.into());
         self
     }
 

@@ -9,7 +9,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use entourage_core::{Error, ErrorKind, Result};
+use entourage_core::{Digest, Error, ErrorKind, Result};
 use rmcp::transport::auth::{AuthError, CredentialRefreshGuard, CredentialStore, StoredCredentials};
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep};
@@ -21,7 +21,11 @@ const PATIENCE: Duration = Duration::from_secs(45);
 
 /// The login of one server at one address. Clones share it.
 #[derive(Clone)]
-pub(super) struct Store(Arc<Kept>);
+pub(super) struct Store {
+    kept: Arc<Kept>,
+    /// The only tokens that this one gives and takes; none without it.
+    of: Option<Arc<Origin>>,
+}
 
 struct Kept {
     file: Option<PrivateFile>,
@@ -31,8 +35,24 @@ struct Kept {
     /// The client that the user named; tokens of another are of no use.
     client: Option<String>,
     memory: Mutex<Option<Record>>,
-    /// Facts that belong to the tokens that come next.
-    next: Mutex<Option<Found>>,
+    /// Digest of the tokens that were used here last.
+    used: Mutex<Option<Digest>>,
+}
+
+/// The maker of tokens. Those of another one are given to nobody who would send them to this one.
+#[derive(Clone)]
+pub(super) struct Origin {
+    pub(super) issuer: Option<String>,
+    pub(super) client: String,
+    pub(super) found: Found,
+}
+
+impl Record {
+    /// Digest of its tokens, if it has any.
+    fn tokens(&self) -> Option<Digest> {
+        let tokens = serde_json::to_vec(self.credentials.token_response.as_ref()?).ok()?;
+        Some(Digest::of([tokens.as_slice()]))
+    }
 }
 
 /// A login.
@@ -59,19 +79,35 @@ type Logins = BTreeMap<String, BTreeMap<String, Record>>;
 
 impl Store {
     pub(super) fn new(file: Option<PathBuf>, server: &str, address: &str, client: Option<String>) -> Self {
-        Self(Arc::new(Kept {
+        let kept = Kept {
             file: file.map(|path| PrivateFile { path, what: "logins of MCP servers" }),
             server: server.to_owned(),
             address: address.to_owned(),
             client,
             memory: Mutex::default(),
-            next: Mutex::default(),
-        }))
+            used: Mutex::default(),
+        };
+        Self { kept: Arc::new(kept), of: None }
     }
 
-    /// Notes what belongs to the tokens that come next.
-    pub(super) fn expect(&self, found: Found) {
-        *self.0.next.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
+    /// The same, for the tokens of one maker.
+    pub(super) fn of(&self, origin: Origin) -> Self {
+        Self { kept: Arc::clone(&self.kept), of: Some(Arc::new(origin)) }
+    }
+
+    /// The login that another process made, if it was not used here.
+    ///
+    /// # Errors
+    /// Those of reading the file.
+    pub(super) async fn unused(&self) -> Result<Option<Record>> {
+        let record = self.record().await?;
+        let used = self.kept.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_new = |record: &Record| record.tokens().is_some_and(|tokens| *used != Some(tokens));
+        Ok(record.filter(is_new))
+    }
+
+    fn note_used(&self, record: &Record) {
+        *self.kept.used.lock().unwrap_or_else(PoisonError::into_inner) = record.tokens();
     }
 
     /// The login as it is by now.
@@ -79,7 +115,7 @@ impl Store {
     /// # Errors
     /// Those of reading the file.
     pub(super) async fn record(&self) -> Result<Option<Record>> {
-        let kept = Arc::clone(&self.0);
+        let kept = Arc::clone(&self.kept);
         let record = blocking(move || match &kept.file {
             Some(file) => {
                 let mut all = file.read(|text| parse(file, text))?;
@@ -88,21 +124,17 @@ impl Store {
             None => Ok(kept.memory.lock().unwrap_or_else(PoisonError::into_inner).clone()),
         });
         let is_own = |record: &Record| {
-            self.0.client.as_ref().is_none_or(|client| *client == record.credentials.client_id)
+            self.kept.client.as_ref().is_none_or(|client| *client == record.credentials.client_id)
         };
         Ok(record.await?.filter(is_own))
     }
 
-    /// Replaces the login by what `change` makes of it.
-    async fn replace(
-        &self,
-        change: impl FnOnce(Option<Record>) -> Option<Record> + Send + 'static,
-    ) -> Result<()> {
-        let kept = Arc::clone(&self.0);
+    /// Replaces the login.
+    async fn replace(&self, record: Option<Record>) -> Result<()> {
+        let kept = Arc::clone(&self.kept);
         blocking(move || {
             let Some(file) = &kept.file else {
-                let mut memory = kept.memory.lock().unwrap_or_else(PoisonError::into_inner);
-                *memory = change(memory.take());
+                *kept.memory.lock().unwrap_or_else(PoisonError::into_inner) = record;
                 return Ok(());
             };
             file.change(
@@ -110,11 +142,11 @@ impl Store {
                 |text| {
                     let mut all = parse(file, text)?;
                     let of = all.entry(kept.server.clone()).or_default();
-                    match change(of.remove(&kept.address)) {
+                    match record {
                         Some(record) => drop(of.insert(kept.address.clone(), record)),
-                        None if of.is_empty() => drop(all.remove(&kept.server)),
-                        None => {}
+                        None => drop(of.remove(&kept.address)),
                     }
+                    all.retain(|_, of| !of.is_empty());
                     let text = serde_json::to_string_pretty(&all);
                     text.map(Some).map_err(|error| file.invalid(&error))
                 },
@@ -125,7 +157,7 @@ impl Store {
 
     /// Waits until no other process asks for tokens.
     async fn turn(&self) -> Result<Option<CredentialRefreshGuard>> {
-        let Some(file) = self.0.file.clone() else { return Ok(None) };
+        let Some(file) = self.kept.file.clone() else { return Ok(None) };
         let lock = blocking(move || file.open_lock(".refresh")).await?;
         let since = Instant::now();
         loop {
@@ -166,20 +198,27 @@ fn failed(error: &Error) -> AuthError {
 #[async_trait]
 impl CredentialStore for Store {
     async fn load(&self) -> Result<Option<StoredCredentials>, AuthError> {
-        Ok(self.record().await.map_err(|error| failed(&error))?.map(|record| record.credentials))
+        let Some(of) = &self.of else { return Ok(None) };
+        let record = self.record().await.map_err(|error| failed(&error))?;
+        let is_its = |record: &Record| {
+            (&record.credentials.issuer, &record.credentials.client_id) == (&of.issuer, &of.client)
+        };
+        let record = record.filter(is_its);
+        if let Some(record) = &record {
+            self.note_used(record);
+        }
+        Ok(record.map(|record| record.credentials))
     }
 
     async fn save(&self, credentials: StoredCredentials) -> Result<(), AuthError> {
-        let next = self.0.next.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let change = move |before: Option<Record>| {
-            let found = next.or(before.map(|record| record.found)).unwrap_or_default();
-            Some(Record { credentials, found })
-        };
-        self.replace(change).await.map_err(|error| failed(&error))
+        let Some(of) = &self.of else { return Ok(()) };
+        let record = Record { credentials, found: of.found.clone() };
+        self.note_used(&record);
+        self.replace(Some(record)).await.map_err(|error| failed(&error))
     }
 
     async fn clear(&self) -> Result<(), AuthError> {
-        self.replace(|_| None).await.map_err(|error| failed(&error))
+        self.replace(None).await.map_err(|error| failed(&error))
     }
 
     async fn acquire_refresh_guard(&self) -> Result<Option<CredentialRefreshGuard>, AuthError> {

@@ -38,7 +38,7 @@ impl Site {
         Self { port, shutdown, serving }
     }
 
-    async fn client(&self, lifecycle: ClientLifecycleMode) -> Client {
+    pub(crate) async fn client(&self, lifecycle: ClientLifecycleMode) -> Client {
         // Plain HTTP needs none, but reqwest does. A second call finds it installed.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let transport =

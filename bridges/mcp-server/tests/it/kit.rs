@@ -26,12 +26,19 @@ use tokio::{
     task::JoinHandle,
 };
 
+/// Kept by a client that was told of a change of the tools.
+pub(crate) const CHANGED: &str = "the tools changed";
+
 /// A client that keeps the messages of progress.
 pub(crate) struct Listener(pub(crate) mpsc::UnboundedSender<(f64, String)>);
 
 impl ClientHandler for Listener {
     async fn on_progress(&self, step: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
         let _ = self.0.send((step.progress, step.message.unwrap_or_default()));
+    }
+
+    async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
+        let _ = self.0.send((0.0, CHANGED.to_owned()));
     }
 }
 

@@ -6,6 +6,7 @@ mod approvals;
 mod attack_42;
 mod calls;
 mod cancel;
+mod changes;
 mod http;
 mod kit;
 mod progress;

@@ -18,9 +18,10 @@ use serde_json::json;
 use crate::common::{agent, memory, open_runtime, runtime_on, settled, stored};
 
 /// Changes with the words of a prompt, as its version then must.
-const RELEASED: [&str; 15] = [
+const RELEASED: [&str; 16] = [
     "entourage/coder@1#",
     "entourage/task@1#",
+    "entourage/init@1#",
     "entourage/plan@1#",
     "entourage/judge@1#",
     "entourage/criteria@1#",

@@ -1,5 +1,6 @@
-//! A team looks at the cargo workspace of the current directory: scouts of size S search side by side, what they fail at
-//! goes one size up, a writer works on what they found, and the lead answers. The list of items is printed as it changes.
+//! A team looks at the cargo workspace of the current directory: scouts of size S search side by side, what they fail
+//! at goes one size up, a writer works on what they found, and the lead answers. The list of items is printed as it
+//! changes.
 //!
 //! ```text
 //! cargo run -p entourage-examples --example team -- "What is tested here, and how?"

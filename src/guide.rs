@@ -2,6 +2,11 @@
 //!
 //! The module exists in documentation builds alone. The package `examples` compiles and runs the snippets.
 
+/// Agents that files describe, and the first look at a project.
+///
+#[cfg_attr(not(doctest), doc = include_str!("../docs/agent-files.md"))]
+pub mod agent_files {}
+
 /// More than one agent: each runner, and an agent by hand.
 ///
 #[cfg_attr(not(doctest), doc = include_str!("../docs/agents.md"))]

@@ -27,6 +27,8 @@ pub mod agent {
     pub use entourage_runtime::Mode;
 }
 
+#[cfg(feature = "agents")]
+pub mod agent_files;
 pub use entourage_runners::builtin;
 
 /// The context that a model sees.

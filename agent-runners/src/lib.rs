@@ -7,6 +7,7 @@
 //! | [`TaskGraph`](graph::TaskGraph) | tasks that depend on each other, side by side where they may |
 //! | [`Team`](team::Team) | a lead that plans, and members of different sizes that work |
 //! | [`Research`](research::Research) | a question, divided among agents that only look |
+//! | [`FileAgent`](agent_files::FileAgent) | an agent that a file describes |
 //!
 //! Each is an [`Agent`](entourage_core::agent::Agent): it runs in a session, resumes after a crash, and can be a node,
 //! a tool or a member of any other.
@@ -28,6 +29,7 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+pub mod agent_files;
 mod agent_tool;
 mod autonomy;
 pub mod builtin;

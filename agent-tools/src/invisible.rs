@@ -13,7 +13,7 @@ pub(crate) fn is_invisible(c: char) -> bool {
 
 /// A text from outside as one harmless line: white space is a single space, and characters that nobody sees are left
 /// out, since a model reads them.
-#[cfg(any(feature = "lsp", feature = "skills"))]
+#[cfg(any(feature = "agents", feature = "lsp", feature = "skills"))]
 pub(crate) fn line(text: &str) -> String {
     let words = text
         .split(|c: char| c.is_whitespace() || c.is_control())
@@ -22,7 +22,7 @@ pub(crate) fn line(text: &str) -> String {
 }
 
 /// The first characters of a text, with a mark where more follow.
-#[cfg(any(feature = "lsp", feature = "skills"))]
+#[cfg(any(feature = "agents", feature = "lsp", feature = "skills"))]
 pub(crate) fn shortened(text: &str, most: usize) -> String {
     let mut kept: String = text.chars().take(most).collect();
     if text.chars().nth(most).is_some() {

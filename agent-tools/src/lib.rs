@@ -5,6 +5,7 @@
 //!
 //! | module | feature | tools |
 //! |---|---|---|
+//! | `agents` | `agents` | no tools: files that describe agents |
 //! | `fs` | `fs` | `view`, `ls`, `glob`, `grep`, `write`, `edit`, `multiedit`, `undo`, confined to a workspace |
 //! | root | `hooks` | no tools: [`Hooks`] asks programs of the user before tool calls |
 //! | `lsp` | `lsp` | `lsp_diagnostics`, `lsp_references` and more, and diagnostics with the results of file tools |
@@ -24,13 +25,19 @@
     all(feature = "sandbox", target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))
 ))]
 mod address;
+#[cfg(feature = "agents")]
+pub mod agents;
+#[cfg(any(feature = "agents", feature = "skills"))]
+mod front_matter;
 #[cfg(feature = "fs")]
 pub mod fs;
 #[cfg(feature = "grants")]
 mod grants;
+#[cfg(any(feature = "agents", feature = "skills"))]
+mod held;
 #[cfg(feature = "hooks")]
 mod hooks;
-#[cfg(any(feature = "lsp", feature = "mcp", feature = "skills"))]
+#[cfg(any(feature = "agents", feature = "lsp", feature = "mcp", feature = "skills"))]
 mod invisible;
 #[cfg(feature = "lsp")]
 pub mod lsp;

@@ -3,6 +3,10 @@
 #![cfg_attr(doctest, doc = include_str!("../../README.md"))]
 
 #[cfg(doctest)]
+#[doc = include_str!("../../docs/agent-files.md")]
+mod agent_files {}
+
+#[cfg(doctest)]
 #[doc = include_str!("../../docs/agents.md")]
 mod agents {}
 

@@ -21,6 +21,7 @@ use crate::common::{agent, memory, open_runtime, runtime_on, settled, stored};
 const RELEASED: [&str; 16] = [
     "entourage/coder@1#",
     "entourage/task@1#",
+    "entourage/init@1#",
     "entourage/plan@1#",
     "entourage/judge@1#",
     "entourage/criteria@1#",

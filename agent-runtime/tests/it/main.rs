@@ -15,6 +15,7 @@
 mod abandoned;
 mod adopted;
 mod afterwards;
+mod agent_files;
 mod anew;
 mod answer_guards;
 mod answers;

@@ -7,6 +7,7 @@ mod date;
 mod expand;
 mod files;
 mod git;
+mod init;
 
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,8 @@ use entourage_core::{
 
 use expand::Expander;
 use files::Files;
+
+pub use init::Init;
 
 /// The default context files: a file for agents, and a directory of notes.
 pub const DEFAULT_CONTEXT_PATHS: [&str; 2] = ["AGENTS.md", ".agents/memory"];
@@ -176,6 +179,17 @@ impl ProjectFacts {
             .with_context_files(self.context_files)
             .with_global_context_files(self.global_context_files)
     }
+}
+
+/// Reads the context files at `paths`, relative ones in the project at `root`, as [`ProjectFacts::gather`] does.
+///
+/// # Errors
+/// As there.
+#[cfg(feature = "agents")]
+pub(crate) fn context_files(root: &Path, paths: &[String]) -> Result<Vec<ContextFile>> {
+    let full = absolute(root)?;
+    let mut files = Files::open(&full).map_err(|error| unusable(root, error))?;
+    Ok(files.read(paths, &Expander::new(&|name| std::env::var(name).ok())))
 }
 
 fn absolute(dir: &Path) -> Result<PathBuf> {

@@ -2,7 +2,7 @@
 
 use entourage_core::Timestamp;
 
-use super::{date, expand::Expander};
+use super::{Init, date, expand::Expander};
 
 #[test]
 fn ci03_days_are_those_of_the_calendar() {
@@ -56,4 +56,103 @@ fn ci04_paths_are_expanded_once_and_only_where_they_say_so() {
     ] {
         assert_eq!(expander.expand(path).as_deref(), expanded, "{path}");
     }
+}
+
+/// The check of a project with these files; a path that ends in `/` is a directory.
+async fn needs(files: &[(&str, &str)]) -> bool {
+    let root = tempfile::tempdir().unwrap();
+    for (path, content) in files {
+        let at = root.path().join(path);
+        if path.ends_with('/') {
+            std::fs::create_dir_all(at).unwrap();
+        } else {
+            std::fs::create_dir_all(at.parent().unwrap()).unwrap();
+            std::fs::write(at, content).unwrap();
+        }
+    }
+    Init::new(root.path()).with_own_name("Helper").is_needed().await.unwrap()
+}
+
+#[tokio::test]
+async fn ci01_a_project_needs_a_look_unless_it_has_rules_or_nothing_to_look_at() {
+    let source = ("main.rs", "fn main() {}");
+    for files in [
+        &[source][..],
+        &[("README.md", ""), ("Cargo.toml", "")],
+        &[("src/", "")],
+        &[source, ("AGENTS.txt", "")],
+        &[source, ("MYAGENTS.md", "")],
+        &[source, ("claude.md/", "")],
+        &[source, ("docs/AGENTS.md", "")],
+        &[source, (".github/workflows/ci.yml", "")],
+        &[("a.log", ""), ("b.log", ""), (".gitignore", "*.log\n!b.log")],
+    ] {
+        assert!(needs(files).await, "{files:?}");
+    }
+    for rules in [
+        "AGENTS.md",
+        "agents.md",
+        "Agents.Local.md",
+        "CLAUDE.md",
+        "CLAUDE.local.md",
+        "GEMINI.md",
+        "helper.md",
+        "HELPER.local.md",
+        ".cursorrules",
+        ".cursor/rules/",
+        ".cursor/rules/rust.mdc",
+        ".github/copilot-instructions.md",
+        ".entourage/init",
+    ] {
+        assert!(!needs(&[source, (rules, "")]).await, "{rules}");
+    }
+    for nothing in [
+        &[][..],
+        &[(".git/HEAD", "ref")],
+        &[(".env", ""), (".github/", "")],
+        &[("target/", ""), ("a.log", ""), (".gitignore", "/target\n*.log")],
+        &[("a.tmp", ""), (".ignore", "*.tmp")],
+    ] {
+        assert!(!needs(nothing).await, "{nothing:?}");
+    }
+}
+
+#[tokio::test]
+async fn ci02_a_mark_answers_the_question_for_good() {
+    let root = tempfile::tempdir().unwrap();
+    std::fs::write(root.path().join("main.rs"), "").unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
+    for data in [std::path::PathBuf::from("a/data"), elsewhere.path().join("b/data")] {
+        let init = Init::new(root.path()).with_data_dir(&data).with_target("docs/RULES.md");
+        assert!(init.is_needed().await.unwrap());
+        assert!(init.question().contains("`docs/RULES.md`"));
+        init.mark().await.unwrap();
+        init.mark().await.unwrap();
+        assert!(!init.is_needed().await.unwrap());
+        assert!(root.path().join(&data).join("init").is_file());
+    }
+    let init = Init::new(root.path()).with_target("docs/RULES.md");
+    assert!(init.is_needed().await.unwrap());
+    std::fs::create_dir(root.path().join("docs")).unwrap();
+    std::fs::write(root.path().join("docs/RULES.md"), "").unwrap();
+    assert!(!init.is_needed().await.unwrap());
+    assert!(Init::new(root.path().join("gone")).is_needed().await.is_err());
+    assert!(Init::new(root.path()).with_data_dir("../out").mark().await.is_err());
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn ci02_no_link_of_a_project_leads_the_mark_out_of_it() {
+    let (root, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    std::fs::write(root.path().join("main.rs"), "").unwrap();
+    std::os::unix::fs::symlink(elsewhere.path(), root.path().join(".entourage")).unwrap();
+    let init = Init::new(root.path());
+    assert!(init.is_needed().await.is_err());
+    assert!(init.mark().await.is_err());
+    assert_eq!(std::fs::read_dir(elsewhere.path()).unwrap().count(), 0);
+    std::fs::remove_file(root.path().join(".entourage")).unwrap();
+    std::fs::create_dir(root.path().join(".entourage")).unwrap();
+    std::os::unix::fs::symlink(elsewhere.path().join("made"), root.path().join(".entourage/init")).unwrap();
+    init.mark().await.unwrap();
+    assert_eq!(std::fs::read_dir(elsewhere.path()).unwrap().count(), 0);
 }

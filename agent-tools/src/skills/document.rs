@@ -1,6 +1,6 @@
 //! A `SKILL.md` and its checks; texts as they may stand in a prompt. Pure.
 
-use super::front_matter::Document;
+use crate::front_matter::{Entry, Flaw, Parts};
 pub(super) use crate::invisible::{line, shortened};
 
 /// Most bytes of a `SKILL.md`.
@@ -10,6 +10,53 @@ const NAME: usize = 64;
 const DESCRIPTION: usize = 1_024;
 /// Most characters of a text from outside that a problem repeats.
 const ECHO: usize = 80;
+
+/// The text of a key, with the line that it begins in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Field {
+    pub(super) line: usize,
+    pub(super) text: String,
+}
+
+impl Field {
+    fn of(entry: &Entry<'_>) -> Result<Self, Flaw> {
+        Ok(Self { line: entry.line(), text: entry.text()? })
+    }
+}
+
+/// A `SKILL.md`, read in its parts. Other keys are passed over.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Document<'a> {
+    pub(super) name: Field,
+    pub(super) description: Field,
+    /// The text behind the front matter.
+    pub(super) body: &'a str,
+}
+
+impl<'a> Document<'a> {
+    pub(super) fn parse(text: &'a str) -> Result<Self, Flaw> {
+        let Parts { entries, body } = Parts::parse(text)?;
+        let (mut name, mut description) = (None, None);
+        for entry in entries {
+            let field = match entry.key {
+                "name" => &mut name,
+                "description" => &mut description,
+                _ => continue,
+            };
+            if field.is_some() {
+                return Err(entry.doubled());
+            }
+            *field = Some(Field::of(&entry)?);
+        }
+        let missing =
+            |key: &str| Flaw::new(1, format!("the front matter has no `{key}`; add a line `{key}: …`"));
+        Ok(Self {
+            name: name.ok_or_else(|| missing("name"))?,
+            description: description.ok_or_else(|| missing("description"))?,
+            body,
+        })
+    }
+}
 
 /// A skill as its file describes it.
 #[derive(Debug, PartialEq, Eq)]

@@ -5,23 +5,21 @@
 
 use std::{
     collections::BTreeMap,
-    ffi::OsString,
-    io::{self, Read},
+    io,
     path::{Component, MAIN_SEPARATOR, Path, PathBuf},
     sync::Arc,
 };
 
-use cap_fs_ext::{DirExt, FollowSymlinks, OpenOptionsFollowExt, OpenOptionsSyncExt};
-use cap_std::{
-    ambient_authority,
-    fs::{Dir, FileType, OpenOptions},
-};
+use cap_fs_ext::DirExt;
+use cap_std::{ambient_authority, fs::Dir};
 use entourage_core::tool::normal_path;
 
 use super::{
     Skill,
     document::{self, Described},
 };
+use crate::held::{self, entries, shown};
+pub(super) use crate::held::{Content, Fault};
 
 /// The file that makes a folder a skill.
 pub(super) const FILE: &str = "SKILL.md";
@@ -141,26 +139,7 @@ impl Folder {
         let dir = above
             .try_fold(start, |dir, part| dir.open_dir_nofollow(part.as_os_str()))
             .map_err(Fault::System)?;
-        let found = dir.symlink_metadata(name).map_err(Fault::System)?;
-        if found.is_symlink() {
-            return Err(Fault::Link);
-        }
-        // Opening a device can have an effect.
-        if !found.is_file() {
-            return Err(Fault::NoFile);
-        }
-        // If it became a pipe since, opening must not wait for a writer.
-        let mut options = OpenOptions::new();
-        options.read(true).nonblock(true).follow(FollowSymlinks::No);
-        let file = dir.open_with(name, &options).map_err(Fault::System)?;
-        let metadata = file.metadata().map_err(Fault::System)?;
-        if !metadata.is_file() {
-            return Err(Fault::NoFile);
-        }
-        let mut start = Vec::new();
-        let limit = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
-        file.take(limit).read_to_end(&mut start).map_err(Fault::System)?;
-        Ok(Content { start, size: metadata.len() })
+        held::content(&dir, Path::new(name), most)
     }
 
     /// The files in the folder of a skill, sorted, but for its `SKILL.md`; and if there may be more. Hidden entries,
@@ -173,31 +152,6 @@ impl Folder {
         walk.files.retain(|file| file != FILE);
         walk.files.sort();
         (walk.files, walk.has_more)
-    }
-}
-
-/// A file that was read.
-pub(super) struct Content {
-    pub(super) start: Vec<u8>,
-    /// Size of the whole file in bytes.
-    pub(super) size: u64,
-}
-
-/// The reason why a file was not read.
-#[derive(Debug)]
-pub(super) enum Fault {
-    Link,
-    NoFile,
-    System(io::Error),
-}
-
-impl std::fmt::Display for Fault {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Link => f.write_str("it is a link, which is not followed; put a file in its place"),
-            Self::NoFile => f.write_str("it is no regular file; put a file in its place"),
-            Self::System(error) => write!(f, "it cannot be read: {error}; change its permissions"),
-        }
     }
 }
 
@@ -229,37 +183,12 @@ impl Walk {
     }
 }
 
-/// The entries of a directory by name, without hidden ones. `None` if there are more than `left`, from which those that
-/// were looked at are taken: the order in which the system lists them is arbitrary.
-fn entries(dir: &Dir, left: &mut usize) -> io::Result<Option<Vec<(OsString, FileType)>>> {
-    let mut found = Vec::new();
-    for entry in dir.entries()? {
-        let Some(fewer) = left.checked_sub(1) else { return Ok(None) };
-        *left = fewer;
-        let Ok(entry) = entry else { continue };
-        let name = entry.file_name();
-        let kind = entry.file_type().or_else(|_| entry.metadata().map(|it| it.file_type()));
-        if let Ok(kind) = kind
-            && !name.to_string_lossy().starts_with('.')
-        {
-            found.push((name, kind));
-        }
-    }
-    found.sort_unstable_by(|a, b| a.0.cmp(&b.0));
-    Ok(Some(found))
-}
-
 /// A path as rules and scopes know it.
 fn subject(path: &Path) -> String {
     if path.as_os_str().is_empty() {
         return ".".to_owned();
     }
     path.to_string_lossy().replace(MAIN_SEPARATOR, "/")
-}
-
-/// A path for people, as one line.
-fn shown(path: &Path) -> String {
-    document::line(&path.to_string_lossy())
 }
 
 /// A path that a model gives, below the folder of a skill; `None` if it leads elsewhere.

@@ -16,9 +16,7 @@
 
 mod document;
 mod folder;
-mod front_matter;
 mod listing;
-mod scalar;
 mod tool;
 
 #[cfg(test)]

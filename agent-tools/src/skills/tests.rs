@@ -7,9 +7,8 @@ use proptest::prelude::*;
 
 use super::{
     Skill,
-    document::{self, LARGEST, line},
+    document::{self, Document, LARGEST, line},
     folder::{self, Folder},
-    front_matter::Document,
     listing, tool,
 };
 

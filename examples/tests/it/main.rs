@@ -9,6 +9,7 @@
     reason = "tests fail by panicking, in their helpers too"
 )]
 
+mod agent_files;
 mod bad_input;
 #[cfg(unix)]
 mod crash;

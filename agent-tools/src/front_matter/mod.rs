@@ -1,64 +1,73 @@
-//! The front matter of a `SKILL.md`: a strict reader of the YAML that such files have. Pure.
+//! Front matter of Markdown files: a strict reader of the YAML that such files have. Pure.
 //!
-//! It knows `key: value` lines at the left edge. Values of other keys than the two that are needed are passed over,
-//! whatever is in them. A line that it does not understand is refused: a guess could read a description that other
-//! programs read in another way.
+//! It knows `key: value` lines at the left edge. A value is read only when it is asked for, so keys that nobody needs
+//! may have any. A line that it does not understand is refused: a guess could read a text that other programs read in
+//! another way.
 
-use super::scalar::{self, Value};
+#[cfg(feature = "agents")]
+mod list;
+mod scalar;
+
+use scalar::Value;
 
 /// A line that cannot be read, by its number from 1, and the next step.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Flaw {
-    pub(super) line: usize,
-    pub(super) text: String,
+pub(crate) struct Flaw {
+    pub(crate) line: usize,
+    pub(crate) text: String,
 }
 
 impl Flaw {
-    pub(super) fn new(line: usize, text: impl Into<String>) -> Self {
+    pub(crate) fn new(line: usize, text: impl Into<String>) -> Self {
         Self { line, text: text.into() }
     }
 }
 
-/// The text of a key, with the line that it begins in.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Field {
-    pub(super) line: usize,
-    pub(super) text: String,
-}
-
 /// A file, read in its parts.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Document<'a> {
-    pub(super) name: Field,
-    pub(super) description: Field,
+#[derive(Debug)]
+pub(crate) struct Parts<'a> {
+    /// Its keys in their order; one may stand there several times.
+    pub(crate) entries: Vec<Entry<'a>>,
     /// The text behind the front matter.
-    pub(super) body: &'a str,
+    pub(crate) body: &'a str,
 }
 
-impl<'a> Document<'a> {
-    pub(super) fn parse(text: &'a str) -> Result<Self, Flaw> {
+impl<'a> Parts<'a> {
+    /// Reads a file. A byte order mark before it is passed over.
+    pub(crate) fn parse(text: &'a str) -> Result<Self, Flaw> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let (lines, body) = split(text)?;
-        let (mut name, mut description) = (None, None);
-        for entry in entries(&lines)? {
-            let field = match entry.key {
-                "name" => &mut name,
-                "description" => &mut description,
-                _ => continue,
-            };
-            if field.is_some() {
-                let text = format!("`{}` stands there a second time; keep one of them", entry.key);
-                return Err(Flaw::new(entry.value.line, text));
-            }
-            *field = Some(Field { line: entry.value.line, text: scalar::read(&entry.value)? });
-        }
-        let missing =
-            |key: &str| Flaw::new(1, format!("the front matter has no `{key}`; add a line `{key}: …`"));
-        Ok(Self {
-            name: name.ok_or_else(|| missing("name"))?,
-            description: description.ok_or_else(|| missing("description"))?,
-            body,
-        })
+        Ok(Self { entries: entries(&lines)?, body })
+    }
+}
+
+/// A key with its value.
+#[derive(Debug)]
+pub(crate) struct Entry<'a> {
+    pub(crate) key: &'a str,
+    value: Value<'a>,
+}
+
+impl Entry<'_> {
+    /// The number of its line.
+    pub(crate) fn line(&self) -> usize {
+        self.value.line
+    }
+
+    /// Its value as a text; empty where there is none.
+    pub(crate) fn text(&self) -> Result<String, Flaw> {
+        scalar::read(&self.value)
+    }
+
+    /// Its value as a list, `[a, b]` or lines `- a` below the key; `None` if it is written as a text.
+    #[cfg(feature = "agents")]
+    pub(crate) fn list(&self) -> Option<Result<Vec<String>, Flaw>> {
+        list::read(&self.value)
+    }
+
+    /// The flaw of a second entry of the same key.
+    pub(crate) fn doubled(&self) -> Flaw {
+        Flaw::new(self.line(), format!("`{}` stands there a second time; keep one of them", self.key))
     }
 }
 
@@ -81,11 +90,6 @@ fn split(text: &str) -> Result<(Lines<'_>, &str), Flaw> {
         }
     }
     Err(Flaw::new(1, "the front matter has no end; put a line `---` behind it"))
-}
-
-struct Entry<'a> {
-    key: &'a str,
-    value: Value<'a>,
 }
 
 fn entries<'a>(lines: &[(usize, &'a str)]) -> Result<Vec<Entry<'a>>, Flaw> {

@@ -1,6 +1,6 @@
 //! A text in YAML: plain, quoted, literal or folded. Pure.
 
-use super::front_matter::Flaw;
+use super::Flaw;
 
 /// A value as it stands there: the text beside its key, and the lines below it, none of which ends in space.
 #[derive(Debug)]

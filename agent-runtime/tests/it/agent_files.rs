@@ -1,0 +1,262 @@
+//! Agents of files in runs: changes between two runs, records, resumed and replayed runs, agents below.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use entourage_core::{
+    ErrorKind, Result, SessionId,
+    agent::Agent,
+    event::{Envelope, Event},
+    permission::Scope,
+    session::{SessionFilter, SharedStore},
+    tool::Access,
+};
+use entourage_runners::agent_files::{
+    AgentFiles, AgentRead, AgentSource, AgentText, AgentTexts, Catalogue, CatalogueBuilder,
+};
+use entourage_testkit::{FakeTool, ScriptedProvider};
+use serde_json::{Value, json};
+
+use crate::common::{Fault, FaultyStore, act, memory, process, runtime_on, stored, until_killed};
+
+/// Files that a test changes.
+#[derive(Clone, Default)]
+struct Disk(Arc<Mutex<AgentTexts>>);
+
+impl Disk {
+    fn write(&self, text: AgentText) {
+        self.0.lock().unwrap().agents.insert(text.name.clone(), Ok(text));
+    }
+
+    fn remove(&self, name: &str) {
+        self.0.lock().unwrap().agents.remove(name);
+    }
+}
+
+#[async_trait]
+impl AgentSource for Disk {
+    async fn read(&self) -> Result<AgentTexts> {
+        Ok(self.0.lock().unwrap().clone())
+    }
+
+    async fn complete(&self, text: &AgentText) -> Result<String> {
+        Ok(format!("{}\n\nRules.", text.instructions))
+    }
+}
+
+fn text(name: &str, instructions: &str, settings: Value) -> AgentText {
+    let text = AgentText::new(name, instructions).with_settings(settings.as_object().unwrap().clone());
+    text.with_setting("description", json!(format!("Is {name}.")))
+}
+
+fn catalogue(provider: &ScriptedProvider) -> CatalogueBuilder {
+    let put = FakeTool::new("put").access(Access::WRITE).returning("it is put");
+    Catalogue::builder(provider.model()).tools((FakeTool::new("look"), put))
+}
+
+fn files(provider: &ScriptedProvider, disk: &Disk) -> AgentFiles {
+    AgentFiles::new(catalogue(provider).build().unwrap(), disk.clone())
+}
+
+fn reads(events: &[Envelope]) -> Vec<Arc<AgentRead>> {
+    events.iter().filter_map(|event| event.event.record::<AgentRead>().unwrap()).collect()
+}
+
+fn asked(provider: &ScriptedProvider) -> Vec<String> {
+    provider.requests().iter().map(|request| request.instructions.to_string()).collect()
+}
+
+fn offered(provider: &ScriptedProvider, request: usize) -> Vec<String> {
+    provider.requests()[request].tools.iter().map(|tool| tool.name().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn cw18_a_change_on_disk_counts_from_the_next_run_on_and_is_recorded() {
+    let (disk, store) = (Disk::default(), memory());
+    disk.write(text("scribe", "Write.", json!({"tools": ["look"]})));
+    let provider = ScriptedProvider::new().text("One.").text("Two.");
+    let agent = files(&provider, &disk).agent("scribe").await.unwrap();
+    let session = runtime_on(&store).session();
+    session.start(&agent, "First").outcome().await.unwrap();
+    disk.write(text("scribe", "Write well.", json!({"tools": ["put"]})));
+    session.start(&agent, "Second").outcome().await.unwrap();
+    assert_eq!(asked(&provider), ["Write.\n\nRules.", "Write well.\n\nRules."]);
+    assert_eq!(
+        (offered(&provider, 0), offered(&provider, 1)),
+        (vec!["look".to_owned()], vec!["put".to_owned()])
+    );
+
+    let events = stored(&store, session.id()).await;
+    let reads = reads(&events);
+    assert_eq!(reads.len(), 2);
+    assert_ne!(reads[0].digest, reads[1].digest);
+    let templates = events.iter().filter_map(|event| match &event.event {
+        Event::ModelStarted(call) => call.template.as_deref().map(str::to_owned),
+        _ => None,
+    });
+    let short = |read: &AgentRead| read.digest.to_string().chars().take(12).collect::<String>();
+    let expected: Vec<_> = reads.iter().map(|read| format!("agent/scribe#{}", short(read))).collect();
+    assert_eq!(templates.collect::<Vec<_>>(), expected);
+
+    disk.remove("scribe");
+    let error = session.start(&agent, "Third").outcome().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    assert_eq!(provider.requests().len(), 2);
+}
+
+#[test]
+fn cw18_a_run_that_is_cut_off_goes_on_with_the_definition_that_it_recorded() {
+    let id = || SessionId::new("work").unwrap();
+    let provider = || ScriptedProvider::by_history().call("put", json!({})).text("Done.");
+    let disk_of = |word: &str| {
+        let disk = Disk::default();
+        disk.write(text("scribe", word, json!({"agents": ["scout"]})));
+        disk.write(text("scout", "Look.", json!({})));
+        disk
+    };
+    let counting = FaultyStore::counting();
+    process(async {
+        let shared: SharedStore = counting.clone();
+        let agent = files(&provider(), &disk_of("Old.")).agent("scribe").await.unwrap();
+        runtime_on(&shared).session_with_id(id()).start(&agent, "Go").outcome().await.unwrap();
+    });
+    assert!(counting.appends() > 3);
+    let mut resumed = 0;
+    for at in 0..counting.appends() {
+        let store = memory();
+        let dying = FaultyStore::new(&store, at, Fault::HangBefore);
+        process(async {
+            let shared: SharedStore = dying.clone();
+            let agent = files(&provider(), &disk_of("Old.")).agent("scribe").await.unwrap();
+            let run = runtime_on(&shared).session_with_id(id()).start(&agent, "Go");
+            until_killed(run.outcome(), &dying.killed).await;
+        });
+        process(async {
+            let Ok(session) = runtime_on(&store).open(&id()).await else { return };
+            if session.unfinished().await.unwrap().is_none() {
+                return;
+            }
+            let begun = !reads(&stored(&store, &id()).await).is_empty();
+            let (again, disk) = (provider(), disk_of("New."));
+            let agent = files(&again, &disk).unread("scribe").unwrap();
+            if begun {
+                disk.remove("scribe");
+                disk.remove("scout");
+            }
+            session.resume(&agent).outcome().await.unwrap();
+            let word = if begun { "Old.\n\nRules." } else { "New.\n\nRules." };
+            assert!(asked(&again).iter().all(|it| it == word), "{at}: {:?}", asked(&again));
+            let events = stored(&store, &id()).await;
+            assert_eq!(reads(&events).len(), 1, "{at}");
+            resumed += 1;
+            let replayed = session.replay(&agent, events[0].origin.run).await.unwrap();
+            assert_eq!(replayed.text, "Done.", "{at}");
+        });
+    }
+    assert!(resumed > 2, "{resumed}");
+}
+
+#[test]
+fn cw18_a_resumed_run_stays_open_where_its_definition_fits_no_more() {
+    let id = SessionId::new("work").unwrap();
+    let (store, disk) = (memory(), Disk::default());
+    disk.write(text("scribe", "Write.", json!({"tools": ["put"]})));
+    let provider = || ScriptedProvider::by_history().call("put", json!({})).text("Done.");
+    let dying = FaultyStore::new(&store, 2, Fault::HangBefore);
+    process(async {
+        let shared: SharedStore = dying.clone();
+        let agent = files(&provider(), &disk).agent("scribe").await.unwrap();
+        let run = runtime_on(&shared).session_with_id(id.clone()).start(&agent, "Go");
+        until_killed(run.outcome(), &dying.killed).await;
+    });
+    process(async {
+        let session = runtime_on(&store).open(&id).await.unwrap();
+        assert_eq!(reads(&stored(&store, &id).await).len(), 1);
+        let poor = Catalogue::builder(provider().model()).tool(FakeTool::new("look")).build().unwrap();
+        let agent = AgentFiles::new(poor, disk.clone()).unread("scribe").unwrap();
+        let error = session.resume(&agent).outcome().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Diverged);
+        assert!(error.message().contains("there is no tool `put`; there are `look`"), "{error}");
+        assert!(session.unfinished().await.unwrap().is_some());
+    });
+}
+
+#[tokio::test]
+async fn ce05_an_agent_of_a_file_delegates_to_another_within_its_own_scope() {
+    let (disk, store) = (Disk::default(), memory());
+    let lead =
+        json!({"mode": "primary", "agents": ["scout"], "access": ["read", "delegate"], "tools": ["look"]});
+    disk.write(text("lead", "Lead.", lead));
+    disk.write(text("scout", "Scout.", json!({"mode": "subagent", "model": "small"})));
+    let below = ScriptedProvider::new().call("put", json!({})).text("It is there.");
+    let provider = ScriptedProvider::new().call("agent_scout", json!({"prompt": "Where?"})).text("There.");
+    let put = FakeTool::new("put").access(Access::WRITE);
+    let catalogue = Catalogue::builder(provider.model())
+        .small(below.model())
+        .tools((FakeTool::new("look"), put.clone()))
+        .build()
+        .unwrap();
+    let files = AgentFiles::new(catalogue, disk.clone());
+    let agent = files.agent("lead").await.unwrap();
+    let session = runtime_on(&store).session();
+    let outcome = session.start(&agent, "Find it").outcome().await.unwrap();
+    assert_eq!((&*outcome.text, put.started()), ("There.", 0));
+    assert_eq!(offered(&provider, 0), ["agent_scout", "look"]);
+    assert_eq!(offered(&below, 0), ["look"]);
+    let mut recorded = Vec::new();
+    for info in store.query(&SessionFilter::tree(session.id().clone())).await.unwrap() {
+        recorded.extend(reads(&stored(&store, &info.record.id).await).iter().map(|it| it.text.name.clone()));
+    }
+    recorded.sort();
+    assert_eq!(recorded, ["lead", "scout"]);
+}
+
+#[tokio::test]
+async fn attack_21_a_file_of_a_project_gains_nothing_by_the_name_of_another() {
+    let (disk, store) = (Disk::default(), memory());
+    let all = json!({"access": "read+write+execute+network+delegate+ask", "paths": ["/"], "tools": ["put", "look"]});
+    disk.write(text("scribe", "Write all.", all).with_project(true));
+    let put = FakeTool::new("put").access(Access::WRITE);
+    let provider = ScriptedProvider::new().call("put", json!({})).text("No.");
+    let catalogue = Catalogue::builder(provider.model())
+        .tools((FakeTool::new("look"), put.clone()))
+        .project_scope(Scope::read_only())
+        .build()
+        .unwrap();
+    let agent = AgentFiles::new(catalogue, disk.clone()).agent("scribe").await.unwrap();
+    runtime_on(&store).session().start(&agent, "Go").outcome().await.unwrap();
+    assert_eq!((put.started(), offered(&provider, 0)), (0, vec!["look".to_owned()]));
+}
+
+#[tokio::test]
+async fn cw18_a_team_of_a_file_is_made_by_the_program() {
+    let (disk, store) = (Disk::default(), memory());
+    disk.write(text("pair", "", json!({"team": {"members": ["worker", "checker"], "lead": "worker"}})));
+    disk.write(text("worker", "Work.", json!({"mode": "subagent"})));
+    disk.write(text("checker", "Check.", json!({"model": "small"})));
+    let (worker, checker) = (ScriptedProvider::new().text("Done."), ScriptedProvider::new().text("Right."));
+    let catalogue = Catalogue::builder(worker.model())
+        .small(checker.model())
+        .team(|definition, members| {
+            assert_eq!(definition.team.as_ref().unwrap().lead.as_deref(), Some("worker"));
+            let agent = act(move |cx| {
+                let members = members.clone();
+                Box::pin(async move {
+                    let mut said = Vec::new();
+                    for member in members {
+                        let role = member.name().to_owned();
+                        said.push(cx.ask(&role, member, "Go").await?.text.to_string());
+                    }
+                    Ok(said.join(" "))
+                })
+            });
+            Ok(Arc::new(agent))
+        })
+        .build()
+        .unwrap();
+    let agent = AgentFiles::new(catalogue, disk.clone()).agent("pair").await.unwrap();
+    let session = runtime_on(&store).session();
+    let outcome = session.start(&agent, "Do it").outcome().await.unwrap();
+    assert_eq!(&*outcome.text, "Done. Right.");
+    assert_eq!(reads(&stored(&store, session.id()).await).len(), 1);
+}

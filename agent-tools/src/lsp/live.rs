@@ -10,7 +10,7 @@ use std::{
 
 use entourage_core::Digest;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 use super::{
     connection::{Failed, Tasks, Wire},
@@ -27,8 +27,6 @@ use crate::{fs::Stamp, process::server::ServerProcess};
 const OPEN: usize = 64;
 /// Time for the answer to the request to shut down.
 const GOODBYE: Duration = Duration::from_secs(2);
-/// Time in which a server that failed may end, for its last words.
-const WORDS: Duration = Duration::from_secs(1);
 /// Time after which a request is repeated that a server was too busy for.
 const AGAIN: Duration = Duration::from_millis(200);
 /// Codes for such a request: the content changed, the server cancelled it.
@@ -116,7 +114,7 @@ impl Live {
                     Failed::Refused(_, text) => text,
                     Failed::Late => format!("it was not ready within {} s", server.start_time.as_secs_f64()),
                 };
-                return Err(with_words(reason, &process).await);
+                return Err(process.with_last_words(reason).await);
             }
         };
         let capabilities = answer.get("capabilities").cloned().unwrap_or_default();
@@ -134,7 +132,7 @@ impl Live {
 
     /// The reason that it is of no use any more.
     pub(super) fn over(&self) -> Option<String> {
-        self.wire.over().map(|reason| said(reason, &self.process))
+        self.wire.over().map(|reason| self.process.with_words(reason))
     }
 
     pub(super) fn known(&self) -> &Known {
@@ -329,18 +327,6 @@ impl Documents {
 pub(super) fn deadline(time: Duration) -> Instant {
     let now = Instant::now();
     now.checked_add(time).unwrap_or(now)
-}
-
-/// A reason with what the server said before it ended.
-async fn with_words(reason: String, process: &ServerProcess) -> String {
-    // Its last words come with its end.
-    let _ = timeout(WORDS, process.ended()).await;
-    said(reason, process)
-}
-
-fn said(reason: String, process: &ServerProcess) -> String {
-    let words = plain(&process.last_words(), 500);
-    if words.is_empty() { reason } else { format!("{reason}; it said: {words}") }
 }
 
 /// The parameters of the handshake.

@@ -30,6 +30,12 @@ use crate::process::group::Group;
 
 /// Most messages, and most bytes of them, that wait for a server to read them.
 const QUEUE: usize = 1_024;
+/// Most bytes in that queue to which files are added without a wait.
+const ROOM: usize = 16 << 20;
+/// Most bytes of the names that a server gives its requests.
+const ID: usize = 200;
+/// Time in which the rest of its output is read after its end.
+const REST: Duration = Duration::from_millis(500);
 const QUEUED: usize = 32 << 20;
 /// Size from which on a message is read on a thread that may block.
 const LARGE: usize = 1 << 20;
@@ -191,7 +197,8 @@ impl Wire {
 
     /// Takes a message of the server.
     fn take(self: &Arc<Self>, mut message: Value) {
-        let id = message.get("id").filter(|id| !id.is_null()).cloned();
+        let is_id = |id: &&Value| id.is_number() || id.as_str().is_some_and(|id| id.len() <= ID);
+        let id = message.get("id").filter(is_id).cloned();
         let method = message.get("method").and_then(Value::as_str).map(str::to_owned);
         let params = message.get_mut("params").map(Value::take).unwrap_or_default();
         match (method, id) {

@@ -232,11 +232,11 @@ impl Live {
 
     fn take_report(&self, path: &Path, report: &Value) {
         let found = |report: &Value| report.get("items").map(Found::read);
-        self.wire.known.answered(path.to_owned(), found(report));
+        self.wire.known.answered(path, found(report));
         let related = report.get("relatedDocuments").and_then(Value::as_object);
         for (other, report) in related.into_iter().flatten() {
             if let (Some(other), Some(found)) = (uri::path(other), found(report)) {
-                self.wire.known.answered(other, Some(found));
+                self.wire.known.answered(&other, Some(found));
             }
         }
     }

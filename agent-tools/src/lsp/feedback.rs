@@ -57,7 +57,7 @@ impl ToolLayer for LanguageServers {
         let Some(path) = path.filter(|_| changes || is_named(&SHOWING)) else { return next.run().await };
         let wait = if changes { self.0.after_change } else { self.0.after_view };
         let latest = next.spec().timeout().map(|time| deadline(time.saturating_sub(SPARE)));
-        let admission = next.context().admission();
+        let admission = Arc::new(next.context().admission());
         let output = next.run().await?;
         if output.is_error {
             return Ok(output);
@@ -89,7 +89,7 @@ impl LanguageServers {
         &self,
         path: &str,
         change: Option<Change>,
-        admission: &Admission,
+        admission: &Arc<Admission>,
         until: Instant,
     ) -> Option<Report> {
         let at = self.workspace().resolved_place(path)?;
@@ -135,22 +135,16 @@ impl LanguageServers {
                 (number, Said { server: link.server.name().to_owned(), live })
             });
         }
-        let mut said = Vec::new();
-        while let Some(one) = each.join_next().await {
-            // A panic there is that server's alone.
-            said.extend(one);
-        }
-        said.sort_by_key(|(number, _)| *number);
-        said.into_iter().map(|(_, said)| said).collect()
+        in_order(each).await
     }
 
     /// Returns the diagnostics of a file, and of the others that the call may read.
-    pub(super) fn report(
+    pub(super) async fn report(
         &self,
         at: &Path,
         source: Option<&Source>,
         said: &[Said],
-        admission: &Admission,
+        admission: &Arc<Admission>,
     ) -> Report {
         let path = self.workspace().root().join(at);
         let (mut file, mut notes, mut has_file) = (Group::default(), Vec::new(), false);
@@ -178,19 +172,19 @@ impl LanguageServers {
             }
         }
         let file = has_file.then(|| (shown(self.workspace(), &path), file.sorted()));
-        Report { file, project: self.project(Some(&path), admission), notes }
+        Report { file, project: self.project(Some(&path), admission).await, notes }
     }
 
     /// The diagnostics of all files but one, as far as the call may read them.
-    pub(super) fn project(&self, without: Option<&Path>, admission: &Admission) -> Group {
+    pub(super) async fn project(&self, without: Option<&Path>, admission: &Arc<Admission>) -> Group {
+        let running = self.0.links.iter().filter_map(|link| link.running());
+        let found = running.flat_map(|live| live.known().all()).filter(|(path, _)| without != Some(&**path));
+        let found: Vec<_> = found.collect();
+        let paths = found.iter().map(|(path, _)| path.clone()).collect();
+        let effects = self.workspace().effects_on(paths, admission).await;
         let mut group = Group::default();
-        for live in self.0.links.iter().filter_map(|link| link.running()) {
-            for (path, found) in live.known().all() {
-                let is_other = without != Some(&*path);
-                if is_other && self.workspace().effect_on(&path, admission) == RuleEffect::Allow {
-                    group.add(&shown(self.workspace(), &path), &found, |_| None);
-                }
-            }
+        for (path, found) in found.iter().filter(|(path, _)| effects.get(path) == Some(&RuleEffect::Allow)) {
+            group.add(&shown(self.workspace(), path), found, |_| None);
         }
         group.sorted()
     }
@@ -198,6 +192,16 @@ impl LanguageServers {
 
 impl Group {
     fn add(
+/// The results of tasks in the order of their numbers. A panic in one costs its result alone.
+pub(super) async fn in_order<T: 'static>(mut tasks: JoinSet<(usize, T)>) -> Vec<T> {
+    let mut results = Vec::new();
+    while let Some(ended) = tasks.join_next().await {
+        results.extend(ended);
+    }
+    results.sort_by_key(|(number, _)| *number);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
         &mut self,
         name: &str,
         found: &Found,
@@ -240,7 +244,7 @@ async fn one(
         live.changed(path, change.unwrap_or(Change::Unreadable));
         return Ok((live, Heard::Fresh));
     };
-    live.show(text, change.is_some());
+    live.show(text, change.is_some(), until).await;
     if let Some(change) = change {
         live.changed(path, change);
     }
@@ -263,9 +267,7 @@ pub(super) async fn refresh(live: &Arc<Live>, workspace: &Workspace, until: Inst
     let Ok(Ok(changed)) = timeout_at(until, look).await else { return };
     for (path, source, exists) in changed {
         match source {
-            Some(source) => {
-                live.show(&text_of(path, &source), true);
-            }
+            Some(source) => live.show(&text_of(path, &source), true, until).await,
             None => live.changed(&path, Change::Removed.of(exists)),
         }
     }

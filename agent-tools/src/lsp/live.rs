@@ -103,7 +103,7 @@ impl Live {
         let started = ServerProcess::start((program, args), &server.env, Some(&root));
         let (process, output, input) =
             started.map_err(|error| format!("`{}` cannot be started: {error}", program.to_string_lossy()))?;
-        let (wire, tasks) = Wire::begin((output, input), process.group(), server.settings.clone(), root);
+        let (wire, tasks) = Wire::begin((output, input), &process, server.settings.clone(), root);
         let deadline = deadline(server.start_time);
         let greeted = wire.request("initialize", greeting(&wire, &server), deadline).await;
         let answer = match greeted {
@@ -157,13 +157,15 @@ impl Live {
         self.documents().open.get(path).map(|document| document.version)
     }
 
-    /// Tells the server a file as it is. Returns false if it knows that already.
-    pub(super) fn show(&self, file: &Text, is_saved: bool) -> bool {
+    /// Tells the server a file as it is, unless it knows that already. While the server has much to read, waits for it
+    /// before, no longer than to the deadline.
+    pub(super) async fn show(&self, file: &Text, is_saved: bool, deadline: Instant) {
+        self.wire.drained(deadline).await;
         let uri = uri::of(&file.path);
         {
             // Held while a message is queued, so that versions are told in their order.
             let mut documents = self.documents();
-            let Some(version) = documents.next(file, &self.wire) else { return false };
+            let Some(version) = documents.next(file, &self.wire) else { return };
             self.wire.known.told(&file.path, version);
             self.told(&uri, file, version);
         }

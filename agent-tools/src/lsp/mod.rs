@@ -12,6 +12,7 @@ mod incoming;
 mod known;
 mod link;
 mod live;
+mod offered;
 mod places;
 mod position;
 mod rename;
@@ -27,6 +28,7 @@ use entourage_core::{Result, tool::Tool};
 
 use crate::fs::Workspace;
 use link::Link;
+use offered::Offered;
 
 pub use server::LanguageServer;
 
@@ -83,6 +85,8 @@ struct Inner {
     after_view: Duration,
 }
 
+    /// The renames that sessions were shown.
+    offered: Offered,
 /// Settings of [`LanguageServers`]. Made by [`LanguageServers::builder`].
 #[derive(Debug)]
 pub struct LanguageServersBuilder {
@@ -149,7 +153,13 @@ impl LanguageServersBuilder {
         let Self { workspace, servers, after_change, after_view } = self;
         let link = |server| Arc::new(Link::new(server, workspace.root().to_owned()));
         let links = servers.into_iter().map(link).collect();
-        Ok(LanguageServers(Arc::new(Inner { workspace, links, after_change, after_view })))
+        Ok(LanguageServers(Arc::new(Inner {
+            workspace,
+            links,
+            after_change,
+            after_view,
+            offered: Offered::default(),
+        })))
     }
 }
 
@@ -172,8 +182,9 @@ impl LanguageServers {
     ///   place.
     /// - `lsp_rename` without `files` reads: it returns the files and lines that would change. With `files` it changes
     ///   these, which its footprint names as written, and no other: all of them or none, by the rules of
-    ///   [`Workspace::write_tools`]. The session has seen the files that the first call showed. An approver is shown
-    ///   the difference.
+    ///   [`Workspace::write_tools`], and not if the change is another one than the first call showed. The session has
+    ///   seen the files whose differences were shown whole. An approver is shown the difference. The files may have 64
+    ///   MiB together, before and after the change; new texts with characters that nobody sees are refused.
     /// - `lsp_restart` ends a server and starts it again.
     /// - A call ends after 40 seconds; a server that hangs costs 30.
     #[must_use]

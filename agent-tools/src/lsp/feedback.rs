@@ -56,10 +56,12 @@ impl ToolLayer for LanguageServers {
         let path = next.arguments().get("path").and_then(Value::as_str).map(str::to_owned);
         let Some(path) = path.filter(|_| changes || is_named(&SHOWING)) else { return next.run().await };
         let wait = if changes { self.0.after_change } else { self.0.after_view };
+        let named: Vec<String> = next.context().footprint().subjects().map(str::to_owned).collect();
         let latest = next.spec().timeout().map(|time| deadline(time.saturating_sub(SPARE)));
         let admission = Arc::new(next.context().admission());
         let output = next.run().await?;
-        if output.is_error {
+        // A file that the rules were not asked about, as that of another tool of such a name, is none to tell of.
+        if output.is_error || !self.workspace().subjects(&path).iter().all(|it| named.contains(it)) {
             return Ok(output);
         }
         let until = latest.map_or(deadline(wait), |latest| latest.min(deadline(wait)));
@@ -102,7 +104,7 @@ impl LanguageServers {
         {
             return None;
         }
-        let mut report = self.report(&at, source.as_ref(), &said, admission);
+        let mut report = self.report(&at, source.as_ref(), &said, admission).await;
         if change.is_none() {
             report.notes.clear();
         }
@@ -190,8 +192,6 @@ impl LanguageServers {
     }
 }
 
-impl Group {
-    fn add(
 /// The results of tasks in the order of their numbers. A panic in one costs its result alone.
 pub(super) async fn in_order<T: 'static>(mut tasks: JoinSet<(usize, T)>) -> Vec<T> {
     let mut results = Vec::new();
@@ -202,6 +202,8 @@ pub(super) async fn in_order<T: 'static>(mut tasks: JoinSet<(usize, T)>) -> Vec<
     results.into_iter().map(|(_, result)| result).collect()
 }
 
+impl Group {
+    fn add(
         &mut self,
         name: &str,
         found: &Found,

@@ -21,7 +21,10 @@ use super::{
     uri,
     wire::{Found, plain},
 };
-use crate::{fs::Stamp, process::server::ServerProcess};
+use crate::{
+    fs::Stamp,
+    process::{environment, server::ServerProcess},
+};
 
 /// Most files that a server has open.
 const OPEN: usize = 64;
@@ -100,7 +103,11 @@ impl Live {
     /// The reason that it is of no use.
     pub(super) async fn start(server: LanguageServer, root: PathBuf) -> Result<Self, String> {
         let (program, args): (&OsString, &[OsString]) = (&server.program, &server.args);
-        let started = ServerProcess::start((program, args), &server.env, Some(&root));
+        // No file that a tool may write takes the place of a program (attack 29).
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let path = ("PATH".into(), environment::search_path(&path, Some(&root)));
+        let env: Vec<_> = [path].into_iter().chain(server.env.iter().cloned()).collect();
+        let started = ServerProcess::start((program, args), &env, Some(&root));
         let (process, output, input) =
             started.map_err(|error| format!("`{}` cannot be started: {error}", program.to_string_lossy()))?;
         let (wire, tasks) = Wire::begin((output, input), &process, server.settings.clone(), root);
@@ -172,7 +179,6 @@ impl Live {
         if is_saved {
             self.saved(&uri, &file.text);
         }
-        true
     }
 
     fn told(&self, uri: &str, file: &Text, version: i64) {
@@ -358,7 +364,8 @@ fn greeting(wire: &Wire, server: &LanguageServer) -> Value {
                 "configuration": true,
                 "workspaceFolders": true,
                 "didChangeConfiguration": { "dynamicRegistration": false },
-                "didChangeWatchedFiles": { "dynamicRegistration": true },
+                // Files that no tool changes are watched by servers themselves.
+                "didChangeWatchedFiles": { "dynamicRegistration": false },
                 "symbol": {},
                 "workspaceEdit": { "documentChanges": true, "resourceOperations": [], "failureHandling": "abort" },
             },

@@ -13,7 +13,6 @@ pub(crate) fn is_invisible(c: char) -> bool {
 
 /// A text from outside as one harmless line: white space is a single space, and characters that nobody sees are left
 /// out, since a model reads them.
-#[cfg(any(feature = "agents", feature = "lsp", feature = "skills"))]
 pub(crate) fn line(text: &str) -> String {
     let words = text
         .split(|c: char| c.is_whitespace() || c.is_control())

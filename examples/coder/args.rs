@@ -9,7 +9,13 @@ use std::{
 use entourage::{RunId, SessionId, permission::Preset};
 
 pub(crate) const USAGE: &str = "usage: coder [--dir DIR] [--mode read|plan|ask|edit|full] [--model vendor:model] \
-    [--state DIR] [--resume ID [--rewind RUN]] [\"task\"]";
+    [--state DIR] [--lsp] [--resume ID [--rewind RUN]] [\"task\"]";
+
+/// What `--help` shows behind the usage.
+pub(crate) const HELP: &str = "\
+--lsp tells the language servers that are on the PATH of each change, and has tools that ask them: rust-analyzer, \
+basedpyright, pyright, gopls, clangd, typescript-language-server. They run outside of the sandbox, and many run code of the \
+project: use it where you trust the project.";
 
 #[derive(Debug)]
 pub(crate) enum Task {
@@ -55,6 +61,8 @@ pub(crate) struct Args {
     pub(crate) mode: Mode,
     pub(crate) model: Option<String>,
     pub(crate) state: PathBuf,
+    /// True to use language servers.
+    pub(crate) lsp: bool,
     pub(crate) resume: Option<SessionId>,
     /// The run whose prompt is taken back, with all that came after it.
     pub(crate) rewind: Option<RunId>,
@@ -65,6 +73,7 @@ impl Args {
     /// Parses the arguments behind the program's name. The error is for people.
     pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Result<Self, String> {
         let (mut dir, mut mode, mut model, mut state, mut resume, mut rewind, mut task) = Default::default();
+        let mut lsp = false;
         while let Some(word) = words.next() {
             let place = match word.as_str() {
                 "--dir" => &mut dir,
@@ -73,6 +82,10 @@ impl Args {
                 "--state" => &mut state,
                 "--resume" => &mut resume,
                 "--rewind" => &mut rewind,
+                "--lsp" => {
+                    lsp = true;
+                    continue;
+                }
                 option if option.starts_with('-') => return Err(format!("there is no option `{option}`")),
                 _ if word.trim().is_empty() => return Err("the task is empty".to_owned()),
                 _ => {
@@ -101,6 +114,7 @@ impl Args {
             mode: mode.map_or(Ok(Mode { preset, plans: false }), |name: String| name.parse())?,
             model,
             state: state.map_or_else(usual_state, PathBuf::from),
+            lsp,
             resume,
             rewind,
             task,

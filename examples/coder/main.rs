@@ -2,17 +2,19 @@
 //!
 //! ```text
 //! cargo run -p entourage-examples --example coder -- [--dir DIR] [--mode read|plan|ask|edit|full]
-//!     [--model vendor:model] [--state DIR] [--resume ID [--rewind RUN]] ["task"]
+//!     [--model vendor:model] [--state DIR] [--lsp] [--resume ID [--rewind RUN]] ["task"]
 //! ```
 //!
 //! Without a task it shows itself: a scripted model mends a small crate whose test fails, for real. Sessions, versions
 //! of changed files and lasting grants are kept in the state directory, outside of what the agent may touch. `--rewind`
-//! takes a prompt back: the conversation, and all that it changed in the directory, commands included.
+//! takes a prompt back: the conversation, and all that it changed in the directory, commands included. With `--lsp` the
+//! language servers on the PATH check what it changes.
 
 mod answers;
 mod args;
 mod demo;
 mod desk;
+mod servers;
 
 use std::{env, error::Error, fs, io, path::Path, process::ExitCode, sync::Arc};
 
@@ -38,6 +40,10 @@ const CANCELLED: u8 = 130;
 #[tokio::main]
 async fn main() -> ExitCode {
     let terminal = Arc::new(Terminal::new());
+    if env::args().any(|word| word == "--help") {
+        terminal.say(&format!("{}\n{}", args::USAGE, args::HELP));
+        return ExitCode::SUCCESS;
+    }
     let args = match Args::parse(env::args().skip(1)) {
         Ok(args) => args,
         Err(problem) => {
@@ -71,11 +77,13 @@ async fn work(args: &Args, terminal: &Arc<Terminal>) -> Result<ExitCode, Box<dyn
     fs::create_dir_all(&state)?;
     let workspace = Workspace::open(dir)?.with_history(state.join("versions"))?;
     let shell = shell(dir, terminal)?.listing_changes(&workspace);
+    let servers = servers::found(&workspace, args.lsp, terminal)?;
     let searcher = builtin::task(model.clone()).tools(workspace.read_tools()).build()?;
     let agent = builtin::coder(model)
         .tools(workspace.read_tools())
         .tools(workspace.write_tools())
         .tools(shell.tools())
+        .tools(servers.tools())
         .tools((question(), AgentTool::new(&searcher)))
         .scope(args.mode.preset.scope())
         .build()?;
@@ -95,6 +103,7 @@ async fn work(args: &Args, terminal: &Arc<Terminal>) -> Result<ExitCode, Box<dyn
         .policy(own.restricted_by(theirs.named("project")))
         .grants(GrantFile::open(state.join("grants.toml"))?)
         .snapshots(FileSnapshots::open(&workspace, state.join("versions"))?)
+        .tool_layer(servers.clone())
         .approver(Desk::new(Arc::clone(terminal)))
         .build();
     let session = match &args.resume {
@@ -125,6 +134,7 @@ async fn work(args: &Args, terminal: &Arc<Terminal>) -> Result<ExitCode, Box<dyn
         outcome = follow(session.resume(&agent), terminal).await;
     }
     shell.close().await;
+    servers.shut_down().await;
     let outcome = outcome?;
     terminal.say(&outcome.status.to_string());
     if demo.is_none() {

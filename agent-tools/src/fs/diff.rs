@@ -6,6 +6,8 @@ use similar::{Algorithm, ChangeTag, TextDiff};
 
 /// Most bytes of a diff that are kept.
 const MOST: usize = 64 << 10;
+/// Line behind a diff that is not whole. A line of a text begins with another character.
+const CUT: &str = "(cut)\n";
 /// Lines that are shown around a change.
 const AROUND: usize = 3;
 /// Time after which a difference is no longer the smallest.
@@ -31,7 +33,7 @@ impl Diff {
         let mut text = String::new();
         for line in full.split_inclusive('\n') {
             if text.len().saturating_add(line.len()) > MOST {
-                text.push_str("(cut)\n");
+                text.push_str(CUT);
                 break;
             }
             match shifted(line, skipped) {
@@ -41,6 +43,11 @@ impl Diff {
         }
         Self { text, added, removed }
     }
+}
+
+/// True for the text of a diff that is not whole.
+pub(super) fn is_cut(text: &str) -> bool {
+    text.strip_suffix(CUT).is_some_and(|before| before.ends_with('\n'))
 }
 
 /// Returns both texts without most of the lines that they begin and end with alike, and the number of lines that were

@@ -2,20 +2,25 @@
 
 use std::{ops::Range, sync::Arc, time::Duration};
 
-use entourage_core::tool::{ToolContext, ToolError};
+use entourage_core::{
+    Digest,
+    tool::{ToolContext, ToolError},
+};
 
 use super::{
     change::decoded,
-    diff::Diff,
+    diff::{self, Diff},
     document::Document,
     save::{Current, Target},
-    seen::Known,
+    seen::{Known, digest_of},
     sight::Sight,
     stop::{Stop, blocking},
     workspace::Workspace,
 };
 
 const TIME: Duration = Duration::from_secs(20);
+/// Most bytes of all files together, before and after their change, which are held at once.
+const LARGEST: usize = 64 << 20;
 
 /// Parts of a text with LF alone between its lines, and their new texts.
 pub(crate) type Parts = Vec<(Range<usize>, String)>;
@@ -28,6 +33,27 @@ pub(crate) struct Changed {
     pub(crate) diff: String,
     pub(crate) added: usize,
     pub(crate) removed: usize,
+    before: Digest,
+    after: Digest,
+}
+
+impl Changed {
+    /// The first files, of which a text with this number of bytes can have the whole differences.
+    pub(crate) fn shown(files: &[Self], most: usize) -> &[Self] {
+        let mut left = Some(most);
+        let shown = files.iter().take_while(|file| {
+            left = left.and_then(|left| left.checked_sub(file.diff.len()));
+            left.is_some() && !diff::is_cut(&file.diff)
+        });
+        files.get(..shown.count()).unwrap_or_default()
+    }
+
+    /// The same for all changes that make the same texts of the same ones.
+    pub(crate) fn digest<'f>(files: impl IntoIterator<Item = &'f Self>) -> Digest {
+        let parts = |file: &Self| [file.name.clone(), file.before.to_string(), file.after.to_string()];
+        let all: Vec<_> = files.into_iter().flat_map(parts).collect();
+        Digest::of(all.iter().map(String::as_bytes))
+    }
 }
 
 struct Prepared<'a> {
@@ -38,37 +64,56 @@ struct Prepared<'a> {
     changed: Changed,
 }
 
+impl Prepared<'_> {
+    /// Adds its size to that of the files before it.
+    fn check_size(&self, size: &mut usize) -> Result<(), ToolError> {
+        *size = size.saturating_add(self.current.content.len()).saturating_add(self.after.len());
+        if *size > LARGEST {
+            return Err(ToolError::tell(
+                "the files of this change have more than 64 MiB before and after it together; change fewer or smaller ones",
+            ));
+        }
+        Ok(())
+    }
+}
+
 impl Workspace {
-    /// Returns what a change of these files, by their resolved paths, would be. Writes nothing. With `is_shown` the
-    /// session has seen the files, since it is shown the result. The errors are for the model.
+    /// Returns what a change of these files, by their resolved paths, would be. Writes nothing. The session has seen
+    /// the files whose differences are whole in the first `shown` bytes, since it is shown these. The errors are for
+    /// the model.
     pub(crate) async fn compare_all(
         &self,
         paths: Vec<String>,
-        is_shown: bool,
+        shown: usize,
         cx: &ToolContext<'_>,
         parts: impl Fn(&str, &str) -> Result<Parts, ToolError> + Send + 'static,
     ) -> Result<Vec<Changed>, ToolError> {
         let (ws, session, admission) = (self.clone(), cx.session().clone(), cx.admission());
         blocking(TIME, move |stop| {
             let sight = Sight::new(&ws, &session, &admission);
+            let mut size = 0;
             let each = paths.iter().map(|path| {
                 sight.start(&ws.place(path)?)?;
-                let Prepared { current, changed, .. } = prepared(&sight, path, stop, &parts)?;
-                if is_shown {
-                    sight.saw(path.as_ref(), Known::Content(current.digest));
-                }
-                Ok(changed)
+                let prepared = prepared(&sight, path, stop, &parts)?;
+                prepared.check_size(&mut size)?;
+                Ok(prepared.changed)
             });
-            each.collect()
+            let all: Vec<_> = each.collect::<Result<_, ToolError>>()?;
+            for (file, path) in Changed::shown(&all, shown).iter().zip(&paths) {
+                sight.saw(path.as_ref(), Known::Content(file.before));
+            }
+            Ok(all)
         })
         .await
     }
 
     /// Changes these files, which the call names as written, by the rules of `write`. If one cannot be written, those
-    /// before it are changed back. The errors are for the model, and say what is left changed.
+    /// before it are changed back. With the digest of the change that the session was shown, only this one is made.
+    /// The errors are for the model, and say what is left changed.
     pub(crate) async fn change_all(
         &self,
         paths: Vec<String>,
+        shown: Option<Digest>,
         cx: &ToolContext<'_>,
         parts: impl Fn(&str, &str) -> Result<Parts, ToolError> + Send + 'static,
     ) -> Result<Vec<Changed>, ToolError> {
@@ -77,12 +122,14 @@ impl Workspace {
         blocking(TIME, move |stop| {
             let sight = Sight::new(&ws, &session, &admission).changing(judged);
             let _one_at_a_time = ws.writing();
+            let mut size = 0;
             let each = paths.iter().map(|path| {
                 let prepared = prepared(&sight, path, stop, &parts)?;
-                prepared.target.check_seen(&prepared.current)?;
+                prepared.check_size(&mut size)?;
                 Ok(prepared)
             });
             let all: Vec<_> = each.collect::<Result<_, ToolError>>()?;
+            check_shown(&all, shown)?;
             for (number, file) in all.iter().enumerate() {
                 if let Err(error) = file.target.put(Some(&file.current), file.after.as_bytes()) {
                     let before = all.get(..number).unwrap_or_default();
@@ -110,8 +157,30 @@ fn prepared<'a>(
     document.replace(&parts);
     let after = document.written();
     let Diff { text, added, removed } = Diff::of(&target.name, &before, &after);
-    let changed = Changed { name: target.name.clone(), diff: text, added, removed };
+    let changed = Changed {
+        name: target.name.clone(),
+        diff: text,
+        added,
+        removed,
+        before: current.digest,
+        after: digest_of(after.as_bytes()),
+    };
     Ok(Prepared { target, path, current, after, changed })
+}
+
+/// Checks that a change is the one that the session was shown. Where that is not known any more, the session has to
+/// have seen the files as they are.
+fn check_shown(files: &[Prepared<'_>], shown: Option<Digest>) -> Result<(), ToolError> {
+    if shown == Some(Changed::digest(files.iter().map(|file| &file.changed))) {
+        return Ok(());
+    }
+    files.iter().try_for_each(|file| file.target.check_seen(&file.current))?;
+    match shown {
+        None => Ok(()),
+        Some(_) => Err(ToolError::tell(
+            "nothing was changed, since this would be another change than it showed; let the tool show it first",
+        )),
+    }
 }
 
 /// Changes files back, the last one first. Returns the names of those that stay changed.
@@ -151,6 +220,18 @@ mod tests {
     use entourage_core::SessionId;
 
     use super::*;
+
+    #[test]
+    fn ce02_a_change_holds_few_bytes_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let (ws, session) = (Workspace::open(dir.path()).unwrap(), SessionId::new("several").unwrap());
+        let (sight, stop) = (Sight::whole(&ws, &session), Stop::after(Duration::from_secs(60)));
+        fs::write(dir.path().join("a"), "x".repeat(15 << 20)).unwrap();
+        let same = |_: &str, _: &str| Ok(Parts::new());
+        let (file, mut size) = (prepared(&sight, "a", &stop, &same).unwrap(), 0);
+        let sizes = [(); 3].map(|()| file.check_size(&mut size).is_ok());
+        assert_eq!(sizes, [true, true, false]);
+    }
 
     #[test]
     fn ce02_files_that_were_changed_before_a_failure_are_changed_back() {

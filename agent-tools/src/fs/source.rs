@@ -1,8 +1,10 @@
 //! Text files of a workspace for programs that work on the same files, such as language servers.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     io::Read,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -96,23 +98,36 @@ impl Workspace {
         .await
     }
 
-    /// The effect of the rules of a call on a file that a program names, by its absolute path.
-    pub(crate) fn effect_on(&self, path: &Path, admission: &Admission) -> RuleEffect {
+    /// The effects of the rules of a call on files that a program names, by their absolute paths. Those that cannot be
+    /// judged in time are left out.
+    pub(crate) async fn effects_on(
+        &self,
+        paths: BTreeSet<PathBuf>,
+        admission: &Arc<Admission>,
+    ) -> BTreeMap<PathBuf, RuleEffect> {
         if admission.is_uniform() {
-            return RuleEffect::Allow;
+            return paths.into_iter().map(|path| (path, RuleEffect::Allow)).collect();
         }
-        let effects: Vec<_> = match self.inside(path) {
-            Some(at) => {
-                let subjects = self.subjects(&at.to_string_lossy());
-                subjects.iter().map(|subject| admission.reading(subject)).collect()
-            }
-            None => vec![admission.reading(&path.to_string_lossy())],
+        let (ws, admission) = (self.clone(), Arc::clone(admission));
+        let judged = blocking(TIME, move |stop| {
+            let judge = |path: PathBuf| {
+                let effect = ws.effect_on(&path, &admission);
+                (path, effect)
+            };
+            Ok(paths.into_iter().take_while(|_| stop.check().is_ok()).map(judge).collect())
+        });
+        // Without a verdict nothing is shown.
+        judged.await.unwrap_or_default()
+    }
+
+    /// Judges the name of a file, and its path with links resolved.
+    fn effect_on(&self, path: &Path, admission: &Admission) -> RuleEffect {
+        let subjects = match self.inside(path) {
+            Some(at) => self.subjects(&at.to_string_lossy()),
+            None => vec![path.to_string_lossy().into_owned()],
         };
-        let worst = |effect| effects.contains(&effect);
-        match (worst(RuleEffect::Deny), worst(RuleEffect::Ask)) {
-            (true, _) => RuleEffect::Deny,
-            (_, true) => RuleEffect::Ask,
-            _ => RuleEffect::Allow,
-        }
+        let effects: Vec<_> = subjects.iter().map(|subject| admission.reading(subject)).collect();
+        let worst = [RuleEffect::Deny, RuleEffect::Ask].into_iter().find(|effect| effects.contains(effect));
+        worst.unwrap_or(RuleEffect::Allow)
     }
 }

@@ -1,22 +1,22 @@
 //! Questions of the tools to servers: diagnostics, places, symbols; and restarts of servers.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use entourage_core::{
     permission::RuleEffect,
     tool::{ToolContext, ToolError, ToolOutput},
 };
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use tokio::{task::JoinSet, time::Instant};
 
 use super::{
     LanguageServers,
     connection::Failed,
-    feedback::{refresh, shown, text_of},
+    feedback::{in_order, refresh, shown, text_of},
     link::{Absent, Link},
     live::{Ability, Live, deadline},
     position::{Lines, Position},
-    report::counted,
+    report::{Report, counted},
     tool::{DiagnosticsArguments, PlaceArguments, RestartArguments, SymbolsArguments},
     uri,
     wire::{PLACES, Symbol, places, plain, symbols},
@@ -113,8 +113,37 @@ fn absent(server: &str, absent: &Absent) -> String {
     }
 }
 
+/// The first server of these with an ability that runs, or else the one that is ready first. So one that hangs keeps no
+/// other from answering.
+async fn able(
+    links: Vec<Arc<Link>>,
+    ability: Ability,
+    until: Instant,
+) -> Result<(Arc<Live>, String), ToolError> {
+    for link in &links {
+        if let Some(live) = link.running().filter(|live| live.can(ability)) {
+            return Ok((live, link.server.name().to_owned()));
+        }
+    }
+    let mut each = JoinSet::new();
+    for (number, link) in links.into_iter().enumerate() {
+        each.spawn(async move { (number, link.server.name().to_owned(), link.live(until).await) });
+    }
+    let mut reasons = BTreeMap::new();
+    while let Some(ended) = each.join_next().await {
+        let Ok((number, server, live)) = ended else { continue };
+        let reason = match live {
+            Ok(live) if live.can(ability) => return Ok((live, server)),
+            Ok(_) => format!("the language server `{server}` cannot do that"),
+            Err(reason) => absent(&server, &reason),
+        };
+        reasons.insert(number, reason);
+    }
+    Err(ToolError::Tell(reasons.into_values().collect::<Vec<_>>().join("; ")))
+}
+
 impl LanguageServers {
-    /// Tells the first server with an ability of a file, which it may know already.
+    /// Tells a server that has an ability of a file, which it may know already.
     pub(super) async fn asked(
         &self,
         path: &str,
@@ -127,19 +156,9 @@ impl LanguageServers {
         if links.is_empty() {
             return Err(self.none_for(&source.name));
         }
-        let mut reasons = Vec::new();
-        for link in links {
-            let server = link.server.name().to_owned();
-            match link.live(until).await {
-                Ok(live) if live.can(ability) => {
-                    self.prepare(&live, &source, until).await;
-                    return Ok(Asked { live, server, source, until });
-                }
-                Ok(_) => reasons.push(format!("the language server `{server}` cannot do that")),
-                Err(reason) => reasons.push(absent(&server, &reason)),
-            }
-        }
-        Err(ToolError::tell(reasons.join("; ")))
+        let (live, server) = able(links, ability, until).await?;
+        self.prepare(&live, &source, until).await;
+        Ok(Asked { live, server, source, until })
     }
 
     fn none_for(&self, name: &str) -> ToolError {
@@ -155,7 +174,7 @@ impl LanguageServers {
         refresh(live, self.workspace(), until).await;
         let path = self.workspace().root().join(&source.at);
         let is_first = live.version(&path).is_none();
-        live.show(&text_of(path.clone(), source), false);
+        live.show(&text_of(path.clone(), source), false, until).await;
         if is_first {
             live.diagnosed(&path, until.min(deadline(LOOK))).await;
         }
@@ -197,7 +216,7 @@ impl LanguageServers {
         }
         let answer = asked.ask(method, params).await?;
         let places = places(&answer);
-        let (count, listing) = self.listing(places, asked.live.encoding, &cx.admission()).await;
+        let (count, listing) = self.listing(places, asked.live.encoding, &Arc::new(cx.admission())).await;
         let symbol = plain(&arguments.symbol, NAME);
         let text = match listing.is_empty() {
             true => format!("no {many} of `{symbol}` were found"),
@@ -212,7 +231,7 @@ impl LanguageServers {
         arguments: DiagnosticsArguments,
         cx: &ToolContext<'_>,
     ) -> Result<ToolOutput, ToolError> {
-        let admission = cx.admission();
+        let admission = Arc::new(cx.admission());
         let mut report = match arguments.path {
             Some(path) => {
                 let source = self.workspace().named_source(&path, cx).await?;
@@ -227,9 +246,9 @@ impl LanguageServers {
                 if reasons.len() == said.len() {
                     return Err(ToolError::tell(reasons.join("; ")));
                 }
-                self.report(&source.at, Some(&source), &said, &admission)
+                self.report(&source.at, Some(&source), &said, &admission).await
             }
-            None => super::report::Report { project: self.project(None, &admission), ..Default::default() },
+            None => Report { project: self.project(None, &admission).await, ..Report::default() },
         };
         let troubles = self.servers().into_iter().filter_map(|(name, state)| match state {
             super::LanguageServerState::Running => None,
@@ -274,7 +293,8 @@ impl LanguageServers {
     }
 
     async fn symbols_named(&self, query: &str, cx: &ToolContext<'_>) -> Result<ToolOutput, ToolError> {
-        let (until, admission) = (deadline(TIME), cx.admission());
+        let (until, admission) = (deadline(TIME), Arc::new(cx.admission()));
+        let asked = json!({ "query": query.chars().take(NAME).collect::<String>() });
         let running = self.0.links.iter().filter_map(|link| Some((link, link.running()?)));
         let able: Vec<_> = running.filter(|(_, live)| live.can(Ability::WorkspaceSymbols)).collect();
         if able.is_empty() {
@@ -283,23 +303,32 @@ impl LanguageServers {
                  then starts, or search by `grep`",
             ));
         }
-        let (mut all, mut troubles): (Vec<Symbol>, Vec<ToolError>) = (Vec::new(), Vec::new());
-        for (link, live) in able {
-            refresh(&live, self.workspace(), until).await;
-            live.known().idle(until.min(deadline(WORK))).await;
-            let query = query.chars().take(NAME).collect::<String>();
-            match live.ask("workspace/symbol", json!({ "query": query }), until).await {
+        let mut each = JoinSet::new();
+        for (number, (link, live)) in able.into_iter().enumerate() {
+            let (link, ws, query) = (Arc::clone(link), self.workspace().clone(), asked.clone());
+            each.spawn(async move {
+                refresh(&live, &ws, until).await;
+                live.known().idle(until.min(deadline(WORK))).await;
+                let answer = live.ask("workspace/symbol", query, until).await;
+                (number, answer.map_err(|failed| refused(link.server.name(), &failed)))
+            });
+        }
+        let (mut all, mut trouble): (Vec<Symbol>, _) = (Vec::new(), None);
+        for answer in in_order(each).await {
+            match answer {
                 Ok(answer) => all.extend(symbols(&answer)),
-                Err(failed) => troubles.push(refused(link.server.name(), &failed)),
+                Err(error) => trouble = trouble.or(Some(error)),
             }
         }
-        let is_allowed = |path: &Path| self.workspace().effect_on(path, &admission) == RuleEffect::Allow;
-        all.retain(|symbol| symbol.path.as_deref().is_some_and(is_allowed));
+        let paths = all.iter().filter_map(|symbol| symbol.path.clone()).collect();
+        let effects = self.workspace().effects_on(paths, &admission).await;
+        let effect = |symbol: &Symbol| effects.get(symbol.path.as_ref()?).copied();
+        all.retain(|symbol| effect(symbol) == Some(RuleEffect::Allow));
         all.truncate(PLACES);
-        if let (true, Some(trouble)) = (all.is_empty(), troubles.into_iter().next()) {
-            return Err(trouble);
+        match trouble {
+            Some(trouble) if all.is_empty() => Err(trouble),
+            _ => Ok(ToolOutput::text(self.named(&all, query))),
         }
-        Ok(ToolOutput::text(self.named(&all, query)))
     }
 
     fn named(&self, all: &[Symbol], query: &str) -> String {
@@ -338,17 +367,18 @@ impl LanguageServers {
             let text = format!("there is no such server to restart; there are {}", names.join(", "));
             return Err(ToolError::tell(plain(&text, 1_000)));
         }
-        let (until, mut lines, mut is_error) = (deadline(TIME), Vec::new(), true);
-        for link in links {
-            let server = link.server.name();
-            match link.restart(until).await {
-                Ok(_) => {
-                    is_error = false;
-                    lines.push(format!("the language server `{server}` runs again"));
-                }
-                Err(reason) => lines.push(absent(server, &reason)),
-            }
+        let (until, mut each) = (deadline(TIME), JoinSet::new());
+        for (number, link) in links.into_iter().cloned().enumerate() {
+            each.spawn(async move {
+                let server = link.server.name();
+                let ended = link.restart(until).await;
+                let told = ended.map(|_| format!("the language server `{server}` runs again"));
+                (number, told.map_err(|reason| absent(server, &reason)))
+            });
         }
+        let told = in_order(each).await;
+        let is_error = told.iter().all(Result::is_err);
+        let lines: Vec<_> = told.into_iter().map(|told| told.unwrap_or_else(|reason| reason)).collect();
         let text = lines.join("\n");
         Ok(if is_error { ToolOutput::error(text) } else { ToolOutput::text(text) })
     }

@@ -1,23 +1,22 @@
 //! The pipes to a server: requests and their answers, and a queue before its input.
 //!
-//! Nothing waits for a server to read: what it does not read stays in a queue, and too much of that ends it.
+//! What a server does not read stays in a queue, and too much of that ends it. Who tells files waits for room before,
+//! as long as the call has time.
 
 use std::{
     collections::HashMap,
     path::PathBuf,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncWriteExt, BufWriter},
     process::{ChildStdin, ChildStdout},
-    sync::{mpsc, oneshot},
+    sync::{mpsc, oneshot, watch},
     task::AbortHandle,
-    time::{Instant, timeout_at},
+    time::{Instant, sleep, timeout_at},
 };
 
 use super::{
@@ -26,11 +25,17 @@ use super::{
     known::Known,
     wire::plain,
 };
-use crate::process::group::Group;
+use crate::process::{group::Group, server::ServerProcess};
 
 /// Most messages, and most bytes of them, that wait for a server to read them.
 const QUEUE: usize = 1_024;
 const QUEUED: usize = 32 << 20;
+/// Most bytes in that queue to which files are added without a wait.
+const ROOM: usize = 16 << 20;
+/// Most bytes of the names that a server gives its requests.
+const ID: usize = 200;
+/// Time in which the rest of its output is read after its end.
+const REST: Duration = Duration::from_millis(500);
 /// Size from which on a message is read on a thread that may block.
 const LARGE: usize = 1 << 20;
 
@@ -51,7 +56,8 @@ type Answer = Result<Value, Failed>;
 #[derive(Debug)]
 pub(super) struct Wire {
     queue: mpsc::Sender<Vec<u8>>,
-    queued: Arc<AtomicUsize>,
+    /// Bytes in the queue.
+    queued: Arc<watch::Sender<usize>>,
     waiting: Mutex<Waiting>,
     pub(super) known: Known,
     /// Settings that the server may ask for.
@@ -84,12 +90,12 @@ impl Wire {
     /// Begins to read and write.
     pub(super) fn begin(
         (output, input): (ChildStdout, ChildStdin),
-        group: Group,
+        process: &ServerProcess,
         settings: Value,
         root: PathBuf,
     ) -> (Arc<Self>, Tasks) {
         let (queue, messages) = mpsc::channel(QUEUE);
-        let queued = Arc::<AtomicUsize>::default();
+        let queued = Arc::new(watch::Sender::new(0));
         let wire = Arc::new(Self {
             queue,
             queued: Arc::clone(&queued),
@@ -97,10 +103,10 @@ impl Wire {
             known: Known::new(),
             settings,
             root,
-            group,
+            group: process.group(),
         });
         let writing = tokio::spawn(write(input, messages, queued)).abort_handle();
-        let reading = tokio::spawn(read(Arc::clone(&wire), output)).abort_handle();
+        let reading = tokio::spawn(read(Arc::clone(&wire), output, process.watch())).abort_handle();
         (wire, Tasks([reading, writing]))
     }
 
@@ -123,14 +129,26 @@ impl Wire {
         // Those who wait see the reason.
         drop(answers);
         self.known.end();
+        self.queued.send_replace(0);
         self.group.kill();
     }
 
     fn queue(&self, frame: Vec<u8>) {
-        let before = self.queued.fetch_add(frame.len(), Ordering::AcqRel);
+        let mut before = 0;
+        self.queued.send_modify(|queued| {
+            before = *queued;
+            *queued = before.saturating_add(frame.len());
+        });
         if before > QUEUED || self.queue.try_send(frame).is_err() {
             self.end("it does not read what it is sent");
         }
+    }
+
+    /// Waits until the server has read most of what it was sent. Waits no longer than to the deadline.
+    pub(super) async fn drained(&self, deadline: Instant) {
+        let mut queued = self.queued.subscribe();
+        // What it does not read in time ends it.
+        let _ = timeout_at(deadline, queued.wait_for(|queued| *queued <= ROOM)).await;
     }
 
     pub(super) fn send(&self, message: &Value) {
@@ -191,7 +209,8 @@ impl Wire {
 
     /// Takes a message of the server.
     fn take(self: &Arc<Self>, mut message: Value) {
-        let id = message.get("id").filter(|id| !id.is_null()).cloned();
+        let is_id = |id: &&Value| id.is_number() || id.as_str().is_some_and(|id| id.len() <= ID);
+        let id = message.get("id").filter(is_id).cloned();
         let method = message.get("method").and_then(Value::as_str).map(str::to_owned);
         let params = message.get_mut("params").map(Value::take).unwrap_or_default();
         match (method, id) {
@@ -232,7 +251,7 @@ impl Drop for Asked<'_> {
     }
 }
 
-async fn write(input: ChildStdin, mut messages: mpsc::Receiver<Vec<u8>>, queued: Arc<AtomicUsize>) {
+async fn write(input: ChildStdin, mut messages: mpsc::Receiver<Vec<u8>>, queued: Arc<watch::Sender<usize>>) {
     let mut input = BufWriter::new(input);
     while let Some(message) = messages.recv().await {
         if message.is_empty() {
@@ -242,14 +261,25 @@ async fn write(input: ChildStdin, mut messages: mpsc::Receiver<Vec<u8>>, queued:
         if input.write_all(&message).await.is_err() || input.flush().await.is_err() {
             break;
         }
-        queued.fetch_sub(message.len(), Ordering::AcqRel);
+        queued.send_modify(|queued| *queued = queued.saturating_sub(message.len()));
     }
 }
 
-async fn read(wire: Arc<Wire>, output: ChildStdout) {
+async fn read(wire: Arc<Wire>, output: ChildStdout, mut ended: watch::Receiver<bool>) {
     let mut frames = Frames::of(output);
+    // A process that it started, and that left its group, may hold the pipe open.
+    let mut gone = std::pin::pin!(async {
+        // An error means that nobody is left to tell, which is the same.
+        let _ = ended.wait_for(|ended| *ended).await;
+        sleep(REST).await;
+    });
     let reason = loop {
-        let content = match frames.next().await {
+        let next = tokio::select! {
+            biased;
+            next = frames.next() => next,
+            () = &mut gone => break "it ended".to_owned(),
+        };
+        let content = match next {
             Ok(content) => content,
             Err(reason) => break reason,
         };

@@ -56,10 +56,12 @@ impl ToolLayer for LanguageServers {
         let path = next.arguments().get("path").and_then(Value::as_str).map(str::to_owned);
         let Some(path) = path.filter(|_| changes || is_named(&SHOWING)) else { return next.run().await };
         let wait = if changes { self.0.after_change } else { self.0.after_view };
+        let named: Vec<String> = next.context().footprint().subjects().map(str::to_owned).collect();
         let latest = next.spec().timeout().map(|time| deadline(time.saturating_sub(SPARE)));
-        let admission = next.context().admission();
+        let admission = Arc::new(next.context().admission());
         let output = next.run().await?;
-        if output.is_error {
+        // A file that the rules were not asked about, as that of another tool of such a name, is none to tell of.
+        if output.is_error || !self.workspace().subjects(&path).iter().all(|it| named.contains(it)) {
             return Ok(output);
         }
         let until = latest.map_or(deadline(wait), |latest| latest.min(deadline(wait)));
@@ -89,7 +91,7 @@ impl LanguageServers {
         &self,
         path: &str,
         change: Option<Change>,
-        admission: &Admission,
+        admission: &Arc<Admission>,
         until: Instant,
     ) -> Option<Report> {
         let at = self.workspace().resolved_place(path)?;
@@ -102,7 +104,7 @@ impl LanguageServers {
         {
             return None;
         }
-        let mut report = self.report(&at, source.as_ref(), &said, admission);
+        let mut report = self.report(&at, source.as_ref(), &said, admission).await;
         if change.is_none() {
             report.notes.clear();
         }
@@ -135,22 +137,16 @@ impl LanguageServers {
                 (number, Said { server: link.server.name().to_owned(), live })
             });
         }
-        let mut said = Vec::new();
-        while let Some(one) = each.join_next().await {
-            // A panic there is that server's alone.
-            said.extend(one);
-        }
-        said.sort_by_key(|(number, _)| *number);
-        said.into_iter().map(|(_, said)| said).collect()
+        in_order(each).await
     }
 
     /// Returns the diagnostics of a file, and of the others that the call may read.
-    pub(super) fn report(
+    pub(super) async fn report(
         &self,
         at: &Path,
         source: Option<&Source>,
         said: &[Said],
-        admission: &Admission,
+        admission: &Arc<Admission>,
     ) -> Report {
         let path = self.workspace().root().join(at);
         let (mut file, mut notes, mut has_file) = (Group::default(), Vec::new(), false);
@@ -178,22 +174,32 @@ impl LanguageServers {
             }
         }
         let file = has_file.then(|| (shown(self.workspace(), &path), file.sorted()));
-        Report { file, project: self.project(Some(&path), admission), notes }
+        Report { file, project: self.project(Some(&path), admission).await, notes }
     }
 
     /// The diagnostics of all files but one, as far as the call may read them.
-    pub(super) fn project(&self, without: Option<&Path>, admission: &Admission) -> Group {
+    pub(super) async fn project(&self, without: Option<&Path>, admission: &Arc<Admission>) -> Group {
+        let running = self.0.links.iter().filter_map(|link| link.running());
+        let found = running.flat_map(|live| live.known().all()).filter(|(path, _)| without != Some(&**path));
+        let found: Vec<_> = found.collect();
+        let paths = found.iter().map(|(path, _)| path.clone()).collect();
+        let effects = self.workspace().effects_on(paths, admission).await;
         let mut group = Group::default();
-        for live in self.0.links.iter().filter_map(|link| link.running()) {
-            for (path, found) in live.known().all() {
-                let is_other = without != Some(&*path);
-                if is_other && self.workspace().effect_on(&path, admission) == RuleEffect::Allow {
-                    group.add(&shown(self.workspace(), &path), &found, |_| None);
-                }
-            }
+        for (path, found) in found.iter().filter(|(path, _)| effects.get(path) == Some(&RuleEffect::Allow)) {
+            group.add(&shown(self.workspace(), path), found, |_| None);
         }
         group.sorted()
     }
+}
+
+/// The results of tasks in the order of their numbers. A panic in one costs its result alone.
+pub(super) async fn in_order<T: 'static>(mut tasks: JoinSet<(usize, T)>) -> Vec<T> {
+    let mut results = Vec::new();
+    while let Some(ended) = tasks.join_next().await {
+        results.extend(ended);
+    }
+    results.sort_by_key(|(number, _)| *number);
+    results.into_iter().map(|(_, result)| result).collect()
 }
 
 impl Group {
@@ -240,7 +246,7 @@ async fn one(
         live.changed(path, change.unwrap_or(Change::Unreadable));
         return Ok((live, Heard::Fresh));
     };
-    live.show(text, change.is_some());
+    live.show(text, change.is_some(), until).await;
     if let Some(change) = change {
         live.changed(path, change);
     }
@@ -263,9 +269,7 @@ pub(super) async fn refresh(live: &Arc<Live>, workspace: &Workspace, until: Inst
     let Ok(Ok(changed)) = timeout_at(until, look).await else { return };
     for (path, source, exists) in changed {
         match source {
-            Some(source) => {
-                live.show(&text_of(path, &source), true);
-            }
+            Some(source) => live.show(&text_of(path, &source), true, until).await,
             None => live.changed(&path, Change::Removed.of(exists)),
         }
     }

@@ -1,8 +1,9 @@
 //! Messages of the protocol as frames: a header with the length, and JSON.
 
-use entourage_core::bound;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
+
+use super::wire::plain;
 
 /// Most bytes of one message.
 pub(super) const LARGEST: usize = 16 << 20;
@@ -60,7 +61,13 @@ impl<R: AsyncRead + Unpin> Frames<R> {
             match (line.is_empty(), length) {
                 (true, Some(length)) => return Ok(length),
                 (true, None) => {}
-                (false, _) => length = announced(line)?.or(length),
+                (false, before) => {
+                    let now = announced(line)?;
+                    if before.is_some() && now.is_some() && now != before {
+                        return Err("it sent a message of two lengths".to_owned());
+                    }
+                    length = now.or(before);
+                }
             }
         }
     }
@@ -72,11 +79,8 @@ fn announced(line: &str) -> Result<Option<usize>, String> {
     if !name.trim().eq_ignore_ascii_case("content-length") {
         return Ok(None);
     }
-    let length = value
-        .trim()
-        .parse()
-        .map_err(|_| format!("it sent a message of the length `{}`", bound::shortened(value.trim(), 40)))?;
-    Ok(Some(length))
+    let length = value.trim().parse();
+    length.map(Some).map_err(|_| format!("it sent a message of the length `{}`", plain(value, 40)))
 }
 
 /// A message as it is sent.
@@ -118,6 +122,9 @@ mod tests {
             (&b"Content-Length: 17000000\r\n\r\n"[..], "more than 16 MiB"),
             (b"Content-Length: 99999999999999999999999\r\n\r\n", "of the length"),
             (b"Content-Length: -1\r\n\r\n", "of the length"),
+            (b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}x", "of two lengths"),
+            (b"Content-Length: \xe2\x80\xae1\x1b\r\n\r\n", "of the length `1`"),
+            (b"Content-Length: \xff\r\n\r\n", "of the length"),
             (b"Content-Length: 9\r\n\r\n{}", "it ended"),
             (b"Content-Length: 9\r\n", "it ended"),
             (&endless, "no header"),

@@ -65,7 +65,7 @@ pub(super) fn notice(wire: &Wire, method: &str, params: &Value) {
             let Some(path) = path else { return };
             let version = params.get("version").and_then(Value::as_i64);
             let found = Found::read(params.get("diagnostics").unwrap_or(&Value::Null));
-            wire.known.published(path, version, found);
+            wire.known.published(&path, version, found);
         }
         "$/progress" => wire.known.progressed(params),
         _ => {}

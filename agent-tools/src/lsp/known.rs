@@ -15,8 +15,9 @@ use tokio::{
 
 use super::wire::Found;
 
-/// Most files with diagnostics, and most works in progress, of one server.
+/// Most files with diagnostics, diagnostics of all files, and works in progress, of one server.
 const FILES: usize = 2_000;
+const DIAGNOSTICS: usize = 20_000;
 const WORKS: usize = 256;
 /// Time without news after which a server has said what it has to say.
 const QUIET: Duration = Duration::from_millis(200);
@@ -30,7 +31,10 @@ pub(super) struct Known {
 
 #[derive(Debug)]
 struct Inner {
+    /// The files with diagnostics, and of those that the server was told all of which it spoke.
     files: BTreeMap<PathBuf, OfFile>,
+    /// Number of the diagnostics in them.
+    kept: usize,
     /// The versions that the server was told, and the number of news by then.
     told: BTreeMap<PathBuf, Told>,
     works: BTreeSet<String>,
@@ -69,6 +73,7 @@ impl Known {
     pub(super) fn new() -> Self {
         let inner = Inner {
             files: BTreeMap::new(),
+            kept: 0,
             told: BTreeMap::new(),
             works: BTreeSet::new(),
             revision: 0,
@@ -103,32 +108,30 @@ impl Known {
     pub(super) fn closed(&self, path: &Path, is_gone: bool) {
         let mut inner = self.inner();
         inner.told.remove(path);
-        if is_gone {
-            inner.files.remove(path);
+        if is_gone || inner.files.get(path).is_some_and(OfFile::is_empty) {
+            inner.forget(path);
         }
     }
 
     /// Takes what the server published about a file. What is for an older text than the one it was told is left out.
-    pub(super) fn published(&self, path: PathBuf, version: Option<i64>, found: Found) {
+    pub(super) fn published(&self, path: &Path, version: Option<i64>, found: Found) {
         self.change(|inner| {
-            let told = inner.told.get(&path);
+            let told = inner.told.get(path);
             if let (Some(told), Some(version)) = (told, version)
                 && version < told.version
             {
                 return;
             }
-            if let Some(file) = inner.file(path) {
-                file.pushed = found;
-            }
+            inner.keep(path, found, |file| &mut file.pushed);
         });
     }
 
     /// Takes the answer about a file; `None` if it is the same as the one before.
-    pub(super) fn answered(&self, path: PathBuf, found: Option<Found>) {
+    pub(super) fn answered(&self, path: &Path, found: Option<Found>) {
         self.change(|inner| {
-            if let (Some(file), Some(found)) = (inner.file(path), found) {
-                file.pulled = found;
-            }
+            let before = || inner.files.get(path).map(|file| file.pulled.clone()).unwrap_or_default();
+            let found = found.unwrap_or_else(before);
+            inner.keep(path, found, |file| &mut file.pulled);
         });
     }
 
@@ -162,8 +165,8 @@ impl Known {
     /// The diagnostics of all files that have some.
     pub(super) fn all(&self) -> Vec<(PathBuf, Found)> {
         let inner = self.inner();
-        let all = inner.files.iter().map(|(path, file)| (path.clone(), file.found()));
-        all.filter(|(_, found)| found.counts.all() > 0).collect()
+        let all = inner.files.iter().filter(|(_, file)| !file.is_empty());
+        all.map(|(path, file)| (path.clone(), file.found())).collect()
     }
 
     pub(super) fn of(&self, path: &Path) -> Found {
@@ -207,17 +210,41 @@ impl Known {
 }
 
 impl Inner {
-    /// The entry of a file, with the number of these news; `None` if there are too many.
-    fn file(&mut self, path: PathBuf) -> Option<&mut OfFile> {
-        if self.files.len() >= FILES && !self.files.contains_key(&path) {
-            self.files.retain(|_, file| file.found().counts.all() > 0);
-            if self.files.len() >= FILES {
-                return None;
-            }
+    /// Keeps what was said of a file in a part of its entry, as far as there is room. What is said of a file that the
+    /// server was told is always kept.
+    fn keep(&mut self, path: &Path, mut found: Found, part: impl Fn(&mut OfFile) -> &mut Found) {
+        let is_told = self.told.contains_key(path);
+        if !self.has_room(path, is_told) {
+            return;
         }
-        let file = self.files.entry(path).or_default();
+        let file = self.files.entry(path.to_owned()).or_default();
         file.revision = self.revision;
-        Some(file)
+        let place = part(file);
+        self.kept = self.kept.saturating_sub(place.kept.len());
+        if !is_told {
+            found.kept.truncate(DIAGNOSTICS.saturating_sub(self.kept));
+        }
+        self.kept = self.kept.saturating_add(found.kept.len());
+        *place = found;
+        if !is_told && file.is_empty() {
+            self.files.remove(path);
+        }
+    }
+
+    /// True if a file has an entry or may have one. That of a file which the server was told takes the place of
+    /// another.
+    fn has_room(&mut self, path: &Path, is_told: bool) -> bool {
+        if self.files.len() < FILES || self.files.contains_key(path) {
+            return true;
+        }
+        let other = self.files.keys().find(|other| is_told && !self.told.contains_key(*other)).cloned();
+        other.inspect(|other| self.forget(other)).is_some()
+    }
+
+    fn forget(&mut self, path: &Path) {
+        if let Some(OfFile { pushed, pulled, .. }) = self.files.remove(path) {
+            self.kept = self.kept.saturating_sub(pushed.kept.len().saturating_add(pulled.kept.len()));
+        }
     }
 
     fn is_fresh(&self, path: &Path) -> bool {
@@ -228,6 +255,10 @@ impl Inner {
 }
 
 impl OfFile {
+    fn is_empty(&self) -> bool {
+        self.pushed.counts.all() == 0 && self.pulled.counts.all() == 0
+    }
+
     fn found(&self) -> Found {
         self.pulled.with(&self.pushed)
     }
@@ -253,17 +284,17 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn ce02_only_what_is_said_of_the_new_text_is_fresh() {
         let (known, a) = (Known::new(), Path::new("/a"));
-        known.published(a.to_owned(), None, found("old"));
+        known.published(a, None, found("old"));
         known.told(a, 2);
         let began = Instant::now();
         assert_eq!(known.heard(a, soon()).await, Heard::Nothing);
         assert_eq!(began.elapsed(), Duration::from_secs(5));
-        known.published(a.to_owned(), Some(1), found("older"));
+        known.published(a, Some(1), found("older"));
         assert_eq!(known.heard(a, soon()).await, Heard::Nothing);
         assert_eq!(known.of(a).kept[0].message, "old");
         for version in [None, Some(2), Some(7)] {
             known.told(a, 2);
-            known.published(a.to_owned(), version, found("new"));
+            known.published(a, version, found("new"));
             let began = Instant::now();
             assert_eq!(known.heard(a, soon()).await, Heard::Fresh, "{version:?}");
             assert_eq!(began.elapsed(), QUIET);
@@ -281,7 +312,7 @@ mod tests {
         let (known, a) = (Known::new(), Path::new("/a"));
         known.told(a, 1);
         known.progressed(&json!({"token": 1, "value": {"kind": "begin"}}));
-        known.published(a.to_owned(), None, found("x"));
+        known.published(a, None, found("x"));
         let began = Instant::now();
         assert_eq!(known.heard(a, soon()).await, Heard::Busy);
         assert_eq!(began.elapsed(), Duration::from_secs(5));
@@ -298,15 +329,42 @@ mod tests {
     fn ce02_what_is_kept_is_bounded() {
         let known = Known::new();
         for number in 0..FILES + 10 {
-            known.published(format!("/{number}").into(), None, found("x"));
+            known.published(Path::new(&format!("/{number}")), None, found("x"));
         }
         assert_eq!(known.all().len(), FILES);
         for number in 0..WORKS * 2 {
             known.progressed(&json!({"token": number, "value": {"kind": "begin"}}));
         }
         assert_eq!(known.inner().works.len(), WORKS);
-        known.answered("/1".into(), Some(found("x")));
-        known.answered("/1".into(), None);
+        known.answered(Path::new("/1"), Some(found("x")));
+        known.answered(Path::new("/1"), None);
         assert_eq!(known.of(Path::new("/1")).counts.errors, 1, "said twice, it counts once");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn ce02_where_a_project_is_full_of_errors_a_file_that_is_asked_about_has_room() {
+        let (known, one) = (Known::new(), found("x"));
+        let many = Found { kept: vec![one.kept[0].clone(); 200], counts: one.counts };
+        for number in 0..FILES * 10 {
+            known.published(Path::new(&format!("/{number}")), None, many.clone());
+        }
+        assert_eq!(known.inner().kept, DIAGNOSTICS);
+        let (a, b) = (Path::new("/a"), Path::new("/b"));
+        for path in [a, b] {
+            known.told(path, 1);
+            known.published(path, Some(1), one.clone());
+            assert_eq!(known.heard(path, soon()).await, Heard::Fresh);
+            assert_eq!(known.of(path), one);
+        }
+        assert_eq!(known.all().len(), FILES);
+        // What is taken back leaves nothing.
+        for number in 0..FILES {
+            known.published(Path::new(&format!("/{number}")), None, Found::default());
+        }
+        for path in [a, b] {
+            known.closed(path, true);
+        }
+        let inner = known.inner();
+        assert_eq!((inner.kept, inner.files.len()), (0, 0));
     }
 }

@@ -8,7 +8,7 @@ use std::{
 
 use tokio::{
     sync::watch,
-    task::AbortHandle,
+    task::JoinHandle,
     time::{Instant, timeout_at},
 };
 
@@ -40,7 +40,7 @@ struct Slot {
 #[derive(Debug)]
 enum Stage {
     Idle,
-    Begun(watch::Receiver<Made>, AbortHandle),
+    Begun(watch::Receiver<Made>, JoinHandle<()>),
     /// It is not started again by itself.
     Failed(String),
 }
@@ -156,12 +156,12 @@ impl Link {
             let live = Live::start(server, root).await;
             made.send_replace(Some(live.map(Arc::new).map_err(|reason| plain(&reason, 1_000))));
         });
-        slot.stage = Stage::Begun(begun.clone(), task.abort_handle());
+        slot.stage = Stage::Begun(begun.clone(), task);
         begun
     }
 
     /// Takes the server out, if one runs or starts.
-    fn taken(&self, is_shut: bool) -> Option<Arc<Live>> {
+    async fn taken(&self, is_shut: bool) -> Option<Arc<Live>> {
         let stage = {
             let mut slot = self.slot();
             slot.failed = 0;
@@ -170,6 +170,8 @@ impl Link {
         };
         let Stage::Begun(made, task) = stage else { return None };
         task.abort();
+        // A process that it has started is killed when it ends.
+        let _ = task.await;
         match &*made.borrow() {
             Some(Ok(live)) => Some(Arc::clone(live)),
             _ => None,
@@ -178,7 +180,7 @@ impl Link {
 
     /// Ends the server, and starts another one.
     pub(super) async fn restart(&self, deadline: Instant) -> Result<Arc<Live>, Absent> {
-        if let Some(live) = self.taken(false) {
+        if let Some(live) = self.taken(false).await {
             live.shut_down().await;
         }
         self.live(deadline).await
@@ -186,7 +188,7 @@ impl Link {
 
     /// Ends the server, and starts no other.
     pub(super) async fn shut_down(&self) {
-        if let Some(live) = self.taken(true) {
+        if let Some(live) = self.taken(true).await {
             live.shut_down().await;
         }
     }

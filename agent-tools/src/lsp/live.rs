@@ -10,7 +10,7 @@ use std::{
 
 use entourage_core::Digest;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 use super::{
     connection::{Failed, Tasks, Wire},
@@ -21,14 +21,15 @@ use super::{
     uri,
     wire::{Found, plain},
 };
-use crate::{fs::Stamp, process::server::ServerProcess};
+use crate::{
+    fs::Stamp,
+    process::{environment, server::ServerProcess},
+};
 
 /// Most files that a server has open.
 const OPEN: usize = 64;
 /// Time for the answer to the request to shut down.
 const GOODBYE: Duration = Duration::from_secs(2);
-/// Time in which a server that failed may end, for its last words.
-const WORDS: Duration = Duration::from_secs(1);
 /// Time after which a request is repeated that a server was too busy for.
 const AGAIN: Duration = Duration::from_millis(200);
 /// Codes for such a request: the content changed, the server cancelled it.
@@ -102,10 +103,14 @@ impl Live {
     /// The reason that it is of no use.
     pub(super) async fn start(server: LanguageServer, root: PathBuf) -> Result<Self, String> {
         let (program, args): (&OsString, &[OsString]) = (&server.program, &server.args);
-        let started = ServerProcess::start((program, args), &server.env, Some(&root));
+        // No file that a tool may write takes the place of a program (attack 29).
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let path = ("PATH".into(), environment::search_path(&path, Some(&root)));
+        let env: Vec<_> = [path].into_iter().chain(server.env.iter().cloned()).collect();
+        let started = ServerProcess::start((program, args), &env, Some(&root));
         let (process, output, input) =
             started.map_err(|error| format!("`{}` cannot be started: {error}", program.to_string_lossy()))?;
-        let (wire, tasks) = Wire::begin((output, input), process.group(), server.settings.clone(), root);
+        let (wire, tasks) = Wire::begin((output, input), &process, server.settings.clone(), root);
         let deadline = deadline(server.start_time);
         let greeted = wire.request("initialize", greeting(&wire, &server), deadline).await;
         let answer = match greeted {
@@ -116,7 +121,7 @@ impl Live {
                     Failed::Refused(_, text) => text,
                     Failed::Late => format!("it was not ready within {} s", server.start_time.as_secs_f64()),
                 };
-                return Err(with_words(reason, &process).await);
+                return Err(process.with_last_words(reason).await);
             }
         };
         let capabilities = answer.get("capabilities").cloned().unwrap_or_default();
@@ -134,7 +139,7 @@ impl Live {
 
     /// The reason that it is of no use any more.
     pub(super) fn over(&self) -> Option<String> {
-        self.wire.over().map(|reason| said(reason, &self.process))
+        self.wire.over().map(|reason| self.process.with_words(reason))
     }
 
     pub(super) fn known(&self) -> &Known {
@@ -159,20 +164,21 @@ impl Live {
         self.documents().open.get(path).map(|document| document.version)
     }
 
-    /// Tells the server a file as it is. Returns false if it knows that already.
-    pub(super) fn show(&self, file: &Text, is_saved: bool) -> bool {
+    /// Tells the server a file as it is, unless it knows that already. While the server has much to read, waits for it
+    /// before, no longer than to the deadline.
+    pub(super) async fn show(&self, file: &Text, is_saved: bool, deadline: Instant) {
+        self.wire.drained(deadline).await;
         let uri = uri::of(&file.path);
         {
             // Held while a message is queued, so that versions are told in their order.
             let mut documents = self.documents();
-            let Some(version) = documents.next(file, &self.wire) else { return false };
+            let Some(version) = documents.next(file, &self.wire) else { return };
             self.wire.known.told(&file.path, version);
             self.told(&uri, file, version);
         }
         if is_saved {
             self.saved(&uri, &file.text);
         }
-        true
     }
 
     fn told(&self, uri: &str, file: &Text, version: i64) {
@@ -234,11 +240,11 @@ impl Live {
 
     fn take_report(&self, path: &Path, report: &Value) {
         let found = |report: &Value| report.get("items").map(Found::read);
-        self.wire.known.answered(path.to_owned(), found(report));
+        self.wire.known.answered(path, found(report));
         let related = report.get("relatedDocuments").and_then(Value::as_object);
         for (other, report) in related.into_iter().flatten() {
             if let (Some(other), Some(found)) = (uri::path(other), found(report)) {
-                self.wire.known.answered(other, Some(found));
+                self.wire.known.answered(&other, Some(found));
             }
         }
     }
@@ -331,18 +337,6 @@ pub(super) fn deadline(time: Duration) -> Instant {
     now.checked_add(time).unwrap_or(now)
 }
 
-/// A reason with what the server said before it ended.
-async fn with_words(reason: String, process: &ServerProcess) -> String {
-    // Its last words come with its end.
-    let _ = timeout(WORDS, process.ended()).await;
-    said(reason, process)
-}
-
-fn said(reason: String, process: &ServerProcess) -> String {
-    let words = plain(&process.last_words(), 500);
-    if words.is_empty() { reason } else { format!("{reason}; it said: {words}") }
-}
-
 /// The parameters of the handshake.
 fn greeting(wire: &Wire, server: &LanguageServer) -> Value {
     json!({
@@ -370,7 +364,8 @@ fn greeting(wire: &Wire, server: &LanguageServer) -> Value {
                 "configuration": true,
                 "workspaceFolders": true,
                 "didChangeConfiguration": { "dynamicRegistration": false },
-                "didChangeWatchedFiles": { "dynamicRegistration": true },
+                // Files that no tool changes are watched by servers themselves.
+                "didChangeWatchedFiles": { "dynamicRegistration": false },
                 "symbol": {},
                 "workspaceEdit": { "documentChanges": true, "resourceOperations": [], "failureHandling": "abort" },
             },

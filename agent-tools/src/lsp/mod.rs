@@ -12,6 +12,7 @@ mod incoming;
 mod known;
 mod link;
 mod live;
+mod offered;
 mod places;
 mod position;
 mod rename;
@@ -27,6 +28,7 @@ use entourage_core::{Result, tool::Tool};
 
 use crate::fs::Workspace;
 use link::Link;
+use offered::Offered;
 
 pub use server::LanguageServer;
 
@@ -40,9 +42,10 @@ const AFTER_VIEW: Duration = Duration::from_millis(300);
 /// [`LanguageServers::tools`] are tools that ask the servers.
 ///
 /// # Contract
-/// - A server starts with the first file that concerns it. Where it starts, hangs or fails, results are as they would
-///   be without it, after the wait at the latest. One that fails is started again three times, and then by
-///   `lsp_restart` alone.
+/// - A call is told of whose footprint names the file at `path`; any other is passed on as it is.
+/// - A server starts with the first file that concerns it, in a run that may only read as well. Where it starts, hangs
+///   or fails, results are as they would be without it, after the wait at the latest. One that fails is started again
+///   three times, and then by `lsp_restart` alone.
 /// - After a change diagnostics are waited for until the server has spoken of the new text, reports no work and was
 ///   silent for 200 ms: 5 seconds at most, and 300 ms after a `view`. A call whose own time ends sooner waits less.
 /// - Added are the diagnostics of the file and those of other files, each as a group with the errors first, at most 10
@@ -50,8 +53,9 @@ const AFTER_VIEW: Duration = Duration::from_millis(300);
 ///   change, and nothing is added after a `view`. The metadata of the result has the numbers under `diagnostics`.
 /// - Files that the rules of the call do not allow to read are not mentioned. A place outside of the workspace is named
 ///   and never read or changed.
-/// - Of a server a message has at most 16 MiB, and 200 diagnostics of a file and 2,000 files are kept; a message of a
-///   diagnostic is one line of at most 500 characters, without characters that nobody sees.
+/// - Of a server a message has at most 16 MiB, and 200 diagnostics of a file, 20,000 in all and 2,000 files are kept,
+///   those of open files first; a message of a diagnostic is one line of at most 500 characters, without characters
+///   that nobody sees.
 /// - A file of more than 4 MiB, or that is not UTF-8, is not told. A server has at most 64 files open; those that
 ///   another program changed are told anew before anything is asked.
 /// - The servers end with the last clone and the last of their tools: their process groups are killed. To let them end
@@ -81,6 +85,8 @@ struct Inner {
     links: Vec<Arc<Link>>,
     after_change: Duration,
     after_view: Duration,
+    /// The renames that sessions were shown.
+    offered: Offered,
 }
 
 /// Settings of [`LanguageServers`]. Made by [`LanguageServers::builder`].
@@ -149,7 +155,13 @@ impl LanguageServersBuilder {
         let Self { workspace, servers, after_change, after_view } = self;
         let link = |server| Arc::new(Link::new(server, workspace.root().to_owned()));
         let links = servers.into_iter().map(link).collect();
-        Ok(LanguageServers(Arc::new(Inner { workspace, links, after_change, after_view })))
+        Ok(LanguageServers(Arc::new(Inner {
+            workspace,
+            links,
+            after_change,
+            after_view,
+            offered: Offered::default(),
+        })))
     }
 }
 
@@ -172,10 +184,12 @@ impl LanguageServers {
     ///   place.
     /// - `lsp_rename` without `files` reads: it returns the files and lines that would change. With `files` it changes
     ///   these, which its footprint names as written, and no other: all of them or none, by the rules of
-    ///   [`Workspace::write_tools`]. The session has seen the files that the first call showed. An approver is shown
-    ///   the difference.
+    ///   [`Workspace::write_tools`], and not if the change is another one than the first call showed. The session has
+    ///   seen the files whose differences were shown whole. An approver is shown the difference. The files may have 64
+    ///   MiB together, before and after the change; new texts with characters that nobody sees are refused.
     /// - `lsp_restart` ends a server and starts it again.
-    /// - A call ends after 40 seconds; a server that hangs costs 30.
+    /// - A call ends after 40 seconds; a server that hangs costs 30. One that does not start keeps no other from
+    ///   answering.
     #[must_use]
     pub fn tools(&self) -> Vec<Arc<dyn Tool>> {
         if self.0.links.is_empty() { Vec::new() } else { tool::all(self) }

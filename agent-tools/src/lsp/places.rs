@@ -1,6 +1,6 @@
 //! Places in files with the lines there, as far as the rules of a call allow each.
 
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use entourage_core::permission::{Admission, RuleEffect};
 
@@ -26,14 +26,16 @@ impl LanguageServers {
         &self,
         places: Vec<Place>,
         encoding: Encoding,
-        admission: &Admission,
+        admission: &Arc<Admission>,
     ) -> (usize, String) {
+        let paths = places.iter().map(|place| place.path.clone()).collect();
+        let effects = self.workspace().effects_on(paths, admission).await;
         let (mut allowed, mut to_ask) = (Vec::new(), 0_usize);
         for place in places {
-            match self.workspace().effect_on(&place.path, admission) {
-                RuleEffect::Allow => allowed.push(place),
-                RuleEffect::Ask => to_ask = to_ask.saturating_add(1),
-                RuleEffect::Deny => {}
+            match effects.get(&place.path) {
+                Some(RuleEffect::Allow) => allowed.push(place),
+                Some(RuleEffect::Ask) => to_ask = to_ask.saturating_add(1),
+                Some(RuleEffect::Deny) | None => {}
             }
         }
         let (count, ws) = (allowed.len(), self.workspace().clone());

@@ -10,6 +10,7 @@ use std::{
 };
 
 use entourage_core::{
+    Digest,
     permission::RuleEffect,
     tool::{ToolContext, ToolError, ToolOutput},
 };
@@ -25,7 +26,10 @@ use super::{
     tool::RenameArguments,
     wire::{FileEdits, TextEdit, plain, workspace_edit},
 };
-use crate::fs::{Changed, Parts};
+use crate::{
+    fs::{Changed, Parts},
+    invisible::is_invisible,
+};
 
 /// Most bytes of differences that are shown.
 const DIFFS: usize = 48 << 10;
@@ -54,14 +58,26 @@ impl Plan {
         let Self { edits, encoding } = self.clone();
         move |path, text| {
             let edits = edits.get(path).map(Vec::as_slice).unwrap_or_default();
-            parts(edits, text, encoding).ok_or_else(|| {
-                let name = plain(path, NAME);
+            let name = plain(path, NAME);
+            let parts = parts(edits, text, encoding).ok_or_else(|| {
                 ToolError::tell(format!(
                     "the server's changes of `{name}` do not fit its text; view it, and call the tool again"
                 ))
-            })
+            })?;
+            if parts.iter().any(|(range, new)| hides(text.get(range.clone()).unwrap_or_default(), new)) {
+                return Err(ToolError::tell(format!(
+                    "what the server would write to `{name}` has characters that nobody sees; so nothing can be \
+                     renamed here"
+                )));
+            }
+            Ok(parts)
         }
     }
+}
+
+/// True if a new text has characters that nobody sees, and that the old one has not.
+fn hides(old: &str, new: &str) -> bool {
+    new.chars().any(|c| is_invisible(c) && !old.contains(c))
 }
 
 /// True if a name goes on across a place. A server that counts otherwise than agreed on names such places.
@@ -101,9 +117,10 @@ impl LanguageServers {
         let files = arguments.files.as_deref().filter(|files| !files.is_empty());
         let Some(files) = files else { return self.show(&arguments, &plan, cx).await };
         self.check_named(&plan, files)?;
-        let changed = self.workspace().change_all(plan.paths(), cx, plan.parts()).await?;
+        let shown = self.0.offered.of(call(&arguments, cx)?);
+        let changed = self.workspace().change_all(plan.paths(), shown, cx, plan.parts()).await?;
         let until = deadline(self.0.after_change);
-        let admission = cx.admission();
+        let admission = Arc::new(cx.admission());
         let mut said = Vec::new();
         for path in plan.edits.keys() {
             let at = PathBuf::from(path);
@@ -121,7 +138,7 @@ impl LanguageServers {
         let output = ToolOutput::text(text).with_metadata(metadata(&changed));
         Ok(match said.first() {
             Some((source, told)) => {
-                with_report(output, &self.report(&source.at, Some(source), told, &admission))
+                with_report(output, &self.report(&source.at, Some(source), told, &admission).await)
             }
             None => output,
         })
@@ -136,7 +153,12 @@ impl LanguageServers {
         let shown = async {
             let (_, plan) = self.plan(&arguments, cx).await?;
             self.check_named(&plan, arguments.files.as_deref().unwrap_or_default())?;
-            self.workspace().compare_all(plan.paths(), false, cx, plan.parts()).await
+            let changed = self.workspace().compare_all(plan.paths(), 0, cx, plan.parts()).await?;
+            let shown = self.0.offered.of(call(&arguments, cx)?);
+            match shown.is_none_or(|shown| shown == Changed::digest(&changed)) {
+                true => Ok(changed),
+                false => Err(ToolError::tell("this would be another change than it showed")),
+            }
         };
         match shown.await {
             Ok(changed) => Some(diffs(&changed)),
@@ -145,14 +167,15 @@ impl LanguageServers {
         }
     }
 
-    /// Shows what would change. The session has seen it then.
+    /// Shows what would change, so that another call can make this change.
     async fn show(
         &self,
         arguments: &RenameArguments,
         plan: &Plan,
         cx: &ToolContext<'_>,
     ) -> Result<ToolOutput, ToolError> {
-        let changed = self.workspace().compare_all(plan.paths(), true, cx, plan.parts()).await?;
+        let changed = self.workspace().compare_all(plan.paths(), DIFFS, cx, plan.parts()).await?;
+        self.0.offered.note(call(arguments, cx)?, Changed::digest(&changed));
         let (old, new) = (plain(&arguments.symbol, NAME), plain(&arguments.new_name, NAME));
         let files = serde_json::to_string(&plan.paths())?;
         let text = format!(
@@ -172,9 +195,12 @@ impl LanguageServers {
         cx: &ToolContext<'_>,
     ) -> Result<(Asked, Plan), ToolError> {
         let new = &arguments.new_name;
-        if new.is_empty() || new.chars().count() > NAME || new.chars().any(char::is_control) {
+        if new.is_empty()
+            || new.chars().count() > NAME
+            || new.chars().any(|c| c.is_control() || is_invisible(c))
+        {
             return Err(ToolError::tell(
-                "`new_name` has to be a name of at most 200 characters, on one line",
+                "`new_name` has to be a name of at most 200 characters that can be seen, on one line",
             ));
         }
         let asked = self.asked(&arguments.path, Ability::Rename, cx).await?;
@@ -186,9 +212,11 @@ impl LanguageServers {
             let old = plain(&arguments.symbol, NAME);
             return Err(ToolError::tell(format!("the language server finds nothing to rename at `{old}`")));
         }
+        let paths = files.iter().map(|file| file.path.clone()).collect();
+        let effects = self.workspace().effects_on(paths, &Arc::new(cx.admission())).await;
         let mut edits = BTreeMap::new();
         for file in files {
-            let path = self.judged(&file, &asked, cx)?;
+            let path = self.judged(&file, &asked, effects.get(&file.path))?;
             let path: &mut Vec<TextEdit> = edits.entry(path).or_default();
             path.extend(file.edits);
         }
@@ -197,7 +225,12 @@ impl LanguageServers {
     }
 
     /// The path below the root of a file that the server would change, if the call may read it.
-    fn judged(&self, file: &FileEdits, asked: &Asked, cx: &ToolContext<'_>) -> Result<String, ToolError> {
+    fn judged(
+        &self,
+        file: &FileEdits,
+        asked: &Asked,
+        effect: Option<&RuleEffect>,
+    ) -> Result<String, ToolError> {
         let (workspace, name) = (self.workspace(), shown(self.workspace(), &file.path));
         let outside = || {
             ToolError::tell(format!(
@@ -206,7 +239,7 @@ impl LanguageServers {
         };
         let inside = workspace.inside(&file.path).ok_or_else(outside)?;
         let inside = inside.to_str().and_then(|path| workspace.resolved_place(path)).ok_or_else(outside)?;
-        if workspace.effect_on(&file.path, &cx.admission()) != RuleEffect::Allow {
+        if effect != Some(&RuleEffect::Allow) {
             return Err(ToolError::tell(
                 "the rename would change files that this call may not read; so nothing can be renamed here",
             ));
@@ -239,31 +272,28 @@ impl LanguageServers {
     }
 }
 
+/// The call that shows a change, and the one that makes it.
+fn call(arguments: &RenameArguments, cx: &ToolContext<'_>) -> Result<Digest, ToolError> {
+    let RenameArguments { path, line, symbol, new_name, .. } = arguments;
+    let call = serde_json::to_vec(&(cx.session().as_str(), path, line, symbol, new_name))?;
+    Ok(Digest::of([call.as_slice()]))
+}
+
 fn diffs(changed: &[Changed]) -> String {
-    let mut text = String::new();
-    for (number, file) in changed.iter().enumerate() {
-        if text.len().saturating_add(file.diff.len()) > DIFFS {
-            let left = changed.len().saturating_sub(number);
-            text.push_str(&format!("({} not shown)", counted(left, "file is", "files are")));
-            break;
-        }
-        text.push_str(&file.diff);
+    let shown = Changed::shown(changed, DIFFS);
+    let mut text: String = shown.iter().map(|file| file.diff.as_str()).collect();
+    let left = changed.len().saturating_sub(shown.len());
+    if left > 0 {
+        text.push_str(&format!("({} not shown)", counted(left, "file is", "files are")));
     }
     text
 }
 
 fn metadata(changed: &[Changed]) -> Value {
-    let file = |file: &Changed| json!({ "path": file.name, "added": file.added, "removed": file.removed, "diff": file.diff });
-    let mut left = DIFFS;
-    let files = changed.iter().map(|it| {
-        left = left.saturating_sub(it.diff.len());
-        let mut file = file(it);
-        if left == 0
-            && let Some(fields) = file.as_object_mut()
-        {
-            fields.remove("diff");
-        }
-        file
+    let shown = Changed::shown(changed, DIFFS).len();
+    let files = changed.iter().enumerate().map(|(number, file)| {
+        let diff = (number < shown).then_some(&file.diff);
+        json!({ "path": file.name, "added": file.added, "removed": file.removed, "diff": diff })
     });
     json!({ "files": files.collect::<Vec<_>>() })
 }

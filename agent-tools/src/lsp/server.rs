@@ -75,7 +75,9 @@ pub struct LanguageServer {
 }
 
 impl LanguageServer {
-    /// A server that is a program, spoken to over its standard input and output. No shell reads the arguments.
+    /// A server that is a program, spoken to over its standard input and output. No shell reads the arguments. A name
+    /// is looked up in `PATH` without its entries in the workspace, where an agent may write; the server has this
+    /// `PATH` as well, unless [`with_env`](Self::with_env) gives it another one.
     pub fn command<A: Into<OsString>>(
         name: impl Into<String>,
         program: impl Into<OsString>,
@@ -95,7 +97,7 @@ impl LanguageServer {
     }
 
     /// Adds ends of names of the files that the server is for, without the dot. A file may have several servers: the
-    /// diagnostics of all are shown, and the first that can answers a question.
+    /// diagnostics of all are shown, and of those that run the first that can answers a question.
     #[must_use]
     pub fn for_extensions<E: Into<String>>(mut self, extensions: impl IntoIterator<Item = E>) -> Self {
         self.extensions.extend(extensions.into_iter().map(Into::into));

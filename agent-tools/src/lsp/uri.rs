@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 use entourage_core::tool::normal_path;
 
 const SCHEME: &str = "file://";
+/// Most bytes of a path, and of an address, in which each may be written as three.
+const PATH: usize = 4_096;
+const ADDRESS: usize = 3 * PATH + 64;
 
 /// The address of an absolute path.
 pub(super) fn of(path: &Path) -> String {
@@ -27,8 +30,11 @@ pub(super) fn of(path: &Path) -> String {
 }
 
 /// The absolute path that an address names, without `.` and `..`; `None` if it is the address of no file of this
-/// machine.
+/// machine, or one that no file can have for its length.
 pub(super) fn path(uri: &str) -> Option<PathBuf> {
+    if uri.len() > ADDRESS {
+        return None;
+    }
     let rest = uri.get(..SCHEME.len()).filter(|scheme| scheme.eq_ignore_ascii_case(SCHEME));
     let rest = rest.and_then(|_| uri.get(SCHEME.len()..))?;
     let at = rest.strip_prefix("localhost").unwrap_or(rest);
@@ -44,14 +50,18 @@ fn decoded(text: &str) -> Option<Vec<u8>> {
     while let Some(byte) = bytes.next() {
         let byte = match byte {
             b'%' => {
-                let digits = [bytes.next()?, bytes.next()?];
-                u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?
+                let (high, low) = (digit(bytes.next()?)?, digit(bytes.next()?)?);
+                u8::try_from(high * 16 + low).ok()?
             }
             byte => byte,
         };
         out.push(byte);
     }
-    (!out.contains(&0)).then_some(out)
+    (!out.contains(&0) && out.len() <= PATH).then_some(out)
+}
+
+fn digit(byte: u8) -> Option<u32> {
+    char::from(byte).to_digit(16)
 }
 
 #[cfg(unix)]
@@ -93,10 +103,20 @@ mod tests {
             "file:///a%00",
             "file:///a%",
             "file:///a%zz",
+            "file:///a%+f",
             "é",
             "file:/",
         ] {
             assert_eq!(path(uri), None, "{uri}");
+        }
+    }
+
+    #[test]
+    fn ce02_addresses_are_bounded() {
+        for part in ["x", "%78"] {
+            let uri = |length: usize| format!("{SCHEME}/{}", part.repeat(length - 1));
+            assert!(path(&uri(PATH)).is_some(), "{part}");
+            assert_eq!(path(&uri(PATH + 1)), None, "{part}");
         }
     }
 }

@@ -15,7 +15,6 @@ use rmcp::{
         streamable_http_client::StreamableHttpClientTransportConfig,
     },
 };
-use tokio::time::timeout;
 
 use super::{
     answer::Answer,
@@ -47,11 +46,10 @@ impl From<String> for Failure {
 impl Failure {
     /// Adds what the server said before it ended.
     pub(super) async fn with_words_of(self, process: &ServerProcess) -> Self {
-        let Self::Other(reason) = self else { return self };
-        // Its last words come with its end.
-        let _ = timeout(Duration::from_millis(200), process.ended()).await;
-        let words = content::plain(&process.last_words());
-        Self::Other(if words.is_empty() { reason } else { format!("{reason}; it said: {words}") })
+        match self {
+            Self::Other(reason) => Self::Other(process.with_last_words(reason).await),
+            Self::NeedsAuth(_) => self,
+        }
     }
 }
 

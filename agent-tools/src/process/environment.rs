@@ -141,6 +141,9 @@ const PLAIN: [&str; 14] = [
     "XDG_CONFIG_HOME",
 ];
 
+/// The search path where nothing is left of the program's own.
+const SYSTEM_PATH: &str = "/usr/bin:/bin";
+
 /// Settings of git for commands that only read: a repository's configuration may name programs to run, and a comparison
 /// would write the index anew.
 const GIT: [(&str, &str); 9] = [
@@ -195,13 +198,15 @@ pub(crate) fn scrubbed(
 
 /// `PATH` without relative entries, by which a program of the project could be taken for another, and without those
 /// below `root`.
-fn search_path(path: &OsStr, root: Option<&Path>) -> OsString {
+pub(crate) fn search_path(path: &OsStr, root: Option<&Path>) -> OsString {
     let below = |entry: &Path| {
         let real = std::fs::canonicalize(entry);
         root.is_some_and(|root| entry.starts_with(root) || real.is_ok_and(|real| real.starts_with(root)))
     };
     let entries = std::env::split_paths(path).filter(|entry| entry.is_absolute() && !below(entry));
-    std::env::join_paths(entries).unwrap_or_default()
+    let path = std::env::join_paths(entries).unwrap_or_default();
+    // An empty one has programs looked up in the working directory.
+    if path.is_empty() { SYSTEM_PATH.into() } else { path }
 }
 
 fn stays(name: &OsStr, value: &OsStr) -> bool {
@@ -337,6 +342,12 @@ mod tests {
         assert_eq!((value("MAKEFLAGS"), value("PYTHONPATH")), (None, None));
         let left = names(&[("f", "() { rm x; }"), ("PATH", "/bin:.::bin:/usr/bin")], &[]);
         assert!(left.contains(&("PATH".to_owned(), "/bin:/usr/bin".to_owned())), "{left:?}");
+        for path in ["", ".", ".:bin:", ":"] {
+            assert!(
+                names(&[("PATH", path)], &[]).contains(&("PATH".to_owned(), SYSTEM_PATH.to_owned())),
+                "{path}"
+            );
+        }
         assert!(left.contains(&("PAGER".to_owned(), "cat".to_owned())), "{left:?}");
         assert!(left.iter().all(|(name, _)| name != "f"), "{left:?}");
     }

@@ -16,9 +16,13 @@ use tokio::{
 };
 
 use super::{environment, group::Group};
+use crate::invisible::line;
 
-/// Bytes of a server's last words that errors show.
-const LAST_WORDS: usize = 2_000;
+/// Bytes of a server's last words that reasons have.
+const LAST_WORDS: usize = 800;
+/// Time in which a server that failed may end, for its last words, and in which these come after its end.
+const END: Duration = Duration::from_secs(1);
+const REST: Duration = Duration::from_millis(100);
 /// Time that a server has to end once its input has, and once it was asked to.
 const GRACE: Duration = Duration::from_secs(2);
 
@@ -60,25 +64,38 @@ impl ServerProcess {
         let (words, whole) = (Arc::clone(&last_words), group.clone());
         // Ends with the child, whose group is killed when this value is dropped.
         tokio::spawn(async move {
-            let listening = tokio::spawn(listen(errors, words));
-            // An error means that it cannot be waited for: it is nobody's child any more.
-            let _ = child.wait().await;
-            // Its own children may hold the pipe open.
-            let _ = timeout(Duration::from_millis(100), listening).await;
+            let mut listening = std::pin::pin!(listen(errors, words));
+            // Errors mean that it cannot be waited for: it is nobody's child any more.
+            tokio::select! {
+                _ = child.wait() => {
+                    // Its own children may hold the pipe open.
+                    let _ = timeout(REST, listening).await;
+                }
+                () = &mut listening => drop(child.wait().await),
+            }
             whole.close();
             tell.send_replace(true);
         });
         Ok((Self { group, ended, last_words }, output, input))
     }
 
-    /// The last that the server wrote to its standard error, for an error's text.
-    pub(crate) fn last_words(&self) -> String {
-        let words = self.last_words.lock().unwrap_or_else(PoisonError::into_inner);
-        String::from_utf8_lossy(&words).trim().to_owned()
+    /// Adds the last that the server wrote to its standard error to the reason that it is of no use.
+    pub(crate) fn with_words(&self, reason: String) -> String {
+        let words = {
+            let words = self.last_words.lock().unwrap_or_else(PoisonError::into_inner);
+            line(&String::from_utf8_lossy(&words))
+        };
+        if words.is_empty() { reason } else { format!("{reason}; it said: {words}") }
+    }
+
+    /// The same for a server that may be about to end: its last words come with its end.
+    pub(crate) async fn with_last_words(&self, reason: String) -> String {
+        // One that does not end has said what it has to say.
+        let _ = timeout(END, self.ended()).await;
+        self.with_words(reason)
     }
 
     /// Tells when it has ended.
-    #[cfg(feature = "mcp")]
     pub(crate) fn watch(&self) -> watch::Receiver<bool> {
         self.ended.clone()
     }

@@ -7,7 +7,7 @@ use std::{
     collections::BTreeMap,
     io::{BufRead, Write},
     path::Path,
-    process::Command,
+    process::{Command, Stdio},
     sync::{Arc, Mutex, PoisonError},
     thread,
     time::Duration,
@@ -64,7 +64,27 @@ impl Fake {
 
     fn answer(&self, id: &Value, result: impl Into<Value>) {
         let result = result.into();
+        if self.is("confuses") {
+            // Answers to nobody, and what is no message.
+            for id in [
+                json!(-1),
+                json!(i64::MAX),
+                json!(1e300),
+                json!("x".repeat(10_000)),
+                json!({"a": []}),
+                json!([1]),
+            ] {
+                self.send(&json!({"jsonrpc": "2.0", "id": id, "result": "lies"}));
+                self.send(&json!({"jsonrpc": "2.0", "id": id, "method": "workspace/configuration"}));
+            }
+            [json!([]), json!(null), json!("x"), json!({"id": null, "method": 1})]
+                .iter()
+                .for_each(|it| self.send(it));
+        }
         self.send(&json!({"jsonrpc": "2.0", "id": id, "result": result}));
+        if self.is("confuses") {
+            self.send(&json!({"jsonrpc": "2.0", "id": id, "result": "again"}));
+        }
     }
 
     fn refuse(&self, id: &Value, code: i64, text: &str) {
@@ -136,6 +156,17 @@ impl Fake {
             "hangs" | "pulls" => return,
             "crashes" => {
                 let _ = std::io::stderr().write_all(b"out of cheese\n");
+                std::process::exit(3);
+            }
+            "detaches" => {
+                // It leaves the group, and has the pipes.
+                let child =
+                    Command::new("setsid").args(["sleep", "600"]).stdin(Stdio::null()).spawn().unwrap();
+                let name = format!("/proc/{}/comm", child.id());
+                while std::fs::read_to_string(&name).unwrap().trim() != "sleep" {
+                    thread::sleep(Duration::from_millis(2));
+                }
+                self.note("detached", &child.id().to_string());
                 std::process::exit(3);
             }
             "crashes_once" if self.lives() < 2 => std::process::exit(3),
@@ -231,15 +262,23 @@ impl Fake {
 
     fn rename(&self, params: &Value) -> Value {
         let Some(word) = self.word(params) else { return Value::Null };
+        self.note("renamed", &word);
         let mut edits: BTreeMap<String, Vec<Value>> = BTreeMap::new();
         for (uri, range) in self.uses(&word) {
             edits.entry(uri).or_default().push(json!({"range": range, "newText": params["newName"]}));
         }
+        let mut say = |end: &str| {
+            let text = format!("{}{end}", params["newName"].as_str().unwrap_or_default());
+            edits.values_mut().flatten().for_each(|edit| edit["newText"] = text.as_str().into());
+        };
         match self.manner.as_str() {
             "outside" => {
                 let edit = json!({"range": self.range(0, "", 0, 0), "newText": "evil"});
                 edits.insert("file:///etc/hosts".to_owned(), vec![edit]);
             }
+            "hides" => say("\u{202e}"),
+            // It changes its mind after the first answer.
+            "fickle" if notes(Path::new(&self.notes), "renamed").len() > 1 => say("2"),
             "twice" => edits.values_mut().for_each(|edits| {
                 let mut other = edits[0].clone();
                 other["newText"] = "other".into();

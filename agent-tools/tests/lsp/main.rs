@@ -12,6 +12,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod fake;
+mod hostile;
 #[path = "../common/manners.rs"]
 mod manners;
 mod real;

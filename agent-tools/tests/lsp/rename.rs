@@ -170,6 +170,7 @@ async fn ce02_changes_that_a_rename_does_not_make_are_refused_whole() {
         ("stale", "answered for an older text"),
         // It counts the byte order mark as a character, so a place is within a word.
         ("marks", "do not fit its text"),
+        ("hides", "has characters that nobody sees"),
     ] {
         let bench = bench(manner);
         let both = Some(json!(["a.fk", "b.fk"]));
@@ -180,7 +181,7 @@ async fn ce02_changes_that_a_rename_does_not_make_are_refused_whole() {
         assert_eq!(now(&bench), OLD, "{manner}");
     }
     let bench = bench("plain");
-    for name in ["", "a\nb", &"x".repeat(300)] {
+    for name in ["", "a\nb", "a\u{202e}b", &"x".repeat(300)] {
         let mut arguments = arguments(None);
         arguments["new_name"] = name.into();
         assert!(bench.call("lsp_rename", arguments).await.contains("`new_name` has to be a name"));

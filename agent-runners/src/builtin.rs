@@ -7,6 +7,7 @@ use crate::{
     ReactAgent,
     autonomy::{criteria, discriminator, judge},
     fetch_tool,
+    planner,
     react::{self, ReactBuilder},
     research,
 };
@@ -120,5 +121,5 @@ pub fn prompts() -> Vec<Instructions> {
         discriminator::built_in(),
         fetch_tool::instructions(),
     ];
-    own.into_iter().chain(research::prompts()).chain(built_in_prompts()).collect()
+    own.into_iter().chain(research::prompts()).chain(planner::prompts()).chain(built_in_prompts()).collect()
 }

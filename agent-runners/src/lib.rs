@@ -6,6 +6,7 @@
 //! | [`Autonomy`] | one agent at the level of checking that its session's mode names |
 //! | [`TaskGraph`](graph::TaskGraph) | tasks that depend on each other, side by side where they may |
 //! | [`Research`](research::Research) | a question, divided among agents that only look |
+//! | [`Planner`](planner::Planner) | a request: an answer, some work, or a plan whose steps executors look into |
 //!
 //! Each is an [`Agent`](entourage_core::agent::Agent): it runs in a session, resumes after a crash, and can be a node,
 //! a tool or a member of any other.
@@ -43,6 +44,7 @@ mod layered;
 mod loops;
 mod memory;
 mod person;
+pub mod planner;
 mod question;
 mod react;
 pub mod research;

@@ -42,6 +42,7 @@ pub(crate) use node::{
 };
 pub use plan::{Plan, PlanTask};
 pub use problem::{GraphError, Problem};
+pub(crate) use prompt::section;
 pub use records::{GraphChanged, GraphStarted, NodeFinished, NodeStarted};
 pub use report::{GraphReport, NodeReport, NodeState};
 pub use run::GraphRun;

@@ -51,7 +51,7 @@ impl Prompt {
 }
 
 /// Adds a text between marks that do not occur in it: one agent's text cannot pass for another's.
-fn section(prompt: &mut String, name: &str, about: &str, text: &str) {
+pub(crate) fn section(prompt: &mut String, name: &str, about: &str, text: &str) {
     let text = text.trim();
     if text.is_empty() {
         return;

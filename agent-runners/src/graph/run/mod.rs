@@ -148,6 +148,17 @@ impl<O: Output> TaskGraph<O> {
 }
 
 impl<O> TaskGraph<O> {
+    /// Runs the graph within a run of another agent, and returns its outcome with the report of every node. The outer
+    /// error is of a run that did not begin.
+    pub(crate) async fn run_reported(
+        &self,
+        task: &Task,
+        cx: &RunContext,
+    ) -> Result<(Result<Outcome>, GraphReport)> {
+        let (outcome, machine) = run(&self.inner, task, cx).await?;
+        Ok((outcome, machine.report()))
+    }
+
     /// Returns a control of this run, which may not have begun yet. The agent that runs must be this graph or a clone
     /// of it: another graph, though built in the same way, knows nothing of its runs.
     #[must_use]

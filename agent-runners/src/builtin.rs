@@ -6,8 +6,7 @@ use entourage_runtime::context::built_in_prompts;
 use crate::{
     ReactAgent,
     autonomy::{criteria, discriminator, judge},
-    fetch_tool,
-    planner,
+    fetch_tool, planner,
     react::{self, ReactBuilder},
     research,
 };

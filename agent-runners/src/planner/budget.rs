@@ -87,7 +87,8 @@ impl PartBudgets {
     /// Returns the sum of the planner's parts.
     #[must_use]
     pub fn planner_total(&self) -> usize {
-        let parts = [self.planner_conversation, self.planner_location, self.planner_profile, self.planner_buffer];
+        let parts =
+            [self.planner_conversation, self.planner_location, self.planner_profile, self.planner_buffer];
         parts.into_iter().fold(self.planner_system, usize::saturating_add)
     }
 
@@ -225,7 +226,10 @@ mod tests {
     fn bo10_whole_exchanges_are_dropped_and_the_newest_stays() {
         // Each message takes 3 tokens.
         assert!(fitted(&talk(3), 18, false).is_none());
-        assert_eq!(texts(&fitted(&talk(3), 17, false).unwrap()), ["ask 0001", "say 0001", "ask 0002", "say 0002"]);
+        assert_eq!(
+            texts(&fitted(&talk(3), 17, false).unwrap()),
+            ["ask 0001", "say 0001", "ask 0002", "say 0002"]
+        );
         assert_eq!(texts(&fitted(&talk(3), 0, false).unwrap()), ["ask 0002", "say 0002"]);
         assert_eq!(
             texts(&fitted(&talk(3), 12, true).unwrap()),

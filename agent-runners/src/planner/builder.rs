@@ -331,7 +331,8 @@ impl PlannerBuilder {
     }
 
     fn steps(&self, instructions: &Instructions) -> Result<Arc<dyn Agent>> {
-        let steps = self.planner(&prompts::planning(instructions), Params::default()).tools(self.tools.clone());
+        let steps =
+            self.planner(&prompts::planning(instructions), Params::default()).tools(self.tools.clone());
         Ok(Arc::new(steps.returns::<Draft>().repairs(0).build()?))
     }
 
@@ -358,8 +359,7 @@ impl PlannerBuilder {
         let params = Params::default()
             .with_max_output(limits.executor_output)
             .with_temperature(limits.executor_temperature);
-        let conversation =
-            Within { tokens: self.budgets.executor_conversation(), keeps_first: true };
+        let conversation = Within { tokens: self.budgets.executor_conversation(), keeps_first: true };
         ReactAgent::builder(EXECUTOR, self.executor_model())
             .instructions(prompts::executor())
             .params(params)

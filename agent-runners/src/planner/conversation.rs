@@ -116,7 +116,7 @@ impl Conversation {
     async fn turn(&self, cx: &RunContext, talk: &Talk, turn: u32, begun: Begun) -> Result<Arc<StepMessage>> {
         let limit = self.limits.turn_time;
         let (outcome, work) = perform(cx, EXECUTOR, &self.executor, begun, limit).await?;
-        let said = said(&outcome, &work, &format!("a turn of the executor took longer than {limit:?}"))?;
+        let said = said(&outcome, &work, &self.limits)?;
         let asks = said.kind == StepMessageKind::Question && !talk.is_last_turn();
         let child = asks.then(|| cx.session().in_role(PLANNER)).transpose()?;
         let (most, usage) = (talk.most(), outcome.usage);
@@ -128,9 +128,16 @@ impl Conversation {
     }
 
     /// Lets the planner answer a question, and records the answer, which begins the next turn.
-    async fn answer(&self, cx: &RunContext, talk: &Talk, turn: u32, begun: Begun) -> Result<Arc<StepMessage>> {
+    async fn answer(
+        &self,
+        cx: &RunContext,
+        talk: &Talk,
+        turn: u32,
+        begun: Begun,
+    ) -> Result<Arc<StepMessage>> {
         let limit = self.limits.answer_time;
-        let asked = format!("The executor of a step asks you:\n\n{}\n\nAnswer it in a few sentences.", begun.text);
+        let asked =
+            format!("The executor of a step asks you:\n\n{}\n\nAnswer it in a few sentences.", begun.text);
         let begun = Begun { text: asked, ..begun };
         let (outcome, _) = perform(cx, PLANNER, &self.planner, begun, limit).await?;
         let answer = outcome.text.trim();

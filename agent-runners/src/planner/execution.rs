@@ -15,10 +15,7 @@ use entourage_core::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ConversationLimits, PartBudgets, PlannedStep, StepReport,
-    budget::shares,
-    plan::in_order,
-    reply::REPLY,
+    ConversationLimits, PartBudgets, PlannedStep, StepReport, budget::shares, plan::in_order, reply::REPLY,
     report::reports,
 };
 use crate::graph::{Each, Handle, TaskGraph, section};
@@ -62,10 +59,8 @@ impl Agent for Execution {
     }
 
     fn parts(&self) -> Vec<AgentPart> {
-        let part = |agent: &Arc<dyn Agent>| AgentPart::Agent {
-            name: agent.name().into(),
-            agent: Arc::clone(agent),
-        };
+        let part =
+            |agent: &Arc<dyn Agent>| AgentPart::Agent { name: agent.name().into(), agent: Arc::clone(agent) };
         vec![part(&self.executor), part(&self.planner)]
     }
 
@@ -95,8 +90,11 @@ impl Execution {
         let goal: Arc<str> = job.goal.as_str().into();
         let mut handles: BTreeMap<u32, Handle<String>> = BTreeMap::new();
         for step in in_order(&job.steps) {
-            let needs: Vec<(u32, Handle<String>)> =
-                step.depends_on.iter().filter_map(|number| Some((*number, handles.get(number)?.clone()))).collect();
+            let needs: Vec<(u32, Handle<String>)> = step
+                .depends_on
+                .iter()
+                .filter_map(|number| Some((*number, handles.get(number)?.clone())))
+                .collect();
             let done = step.depends_on.iter().filter(|number| !handles.contains_key(number));
             let done: Vec<(u32, String)> =
                 done.filter_map(|number| Some((*number, (*known.get(number)?).to_owned()))).collect();
@@ -172,7 +170,8 @@ mod tests {
     #[test]
     fn bo10_data_over_its_budget_is_cut() {
         let long = "x".repeat(10_000);
-        let text = assignment("Tidy up", &PlannedStep::default(), [(1, &*long), (2, "short")].into_iter(), 400);
+        let text =
+            assignment("Tidy up", &PlannedStep::default(), [(1, &*long), (2, "short")].into_iter(), 400);
         assert!(text.len() < 400 * 4 + 200 && text.contains("short") && text.contains('…'), "{}", text.len());
     }
 }

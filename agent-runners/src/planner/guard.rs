@@ -1,8 +1,11 @@
 //! The limits on the tools of one turn of an executor, and of the conversation that it sends.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use entourage_core::{
-    Error, ErrorKind, Result,
+    Result,
+    message::Message,
     run::RunContext,
     session::SessionState,
     tool::{LayerVerdict, ToolLayer, ToolSpec},
@@ -29,9 +32,9 @@ impl From<&ConversationLimits> for TurnLimits {
 impl ToolLayer for TurnLimits {
     async fn before(&self, spec: &ToolSpec, _: &mut Value, cx: &RunContext) -> Result<LayerVerdict> {
         let (asked, failed) = cx.read(|state| used(state, spec.name()));
+        // None of them runs, and the turn ends as failed.
         if asked > self.calls {
-            let text = format!("the executor made more than {} tool calls in one turn", self.calls);
-            return Err(Error::new(ErrorKind::Stopped, text));
+            return Ok(LayerVerdict::Stop(too_many(self.calls)));
         }
         if failed > self.retries {
             let text = format!(
@@ -44,15 +47,26 @@ impl ToolLayer for TurnLimits {
     }
 }
 
+/// Returns the reason of a turn with more tool calls than it may have.
+pub(super) fn too_many(most: u32) -> String {
+    format!("the executor asked for more than {most} tool calls in one turn")
+}
+
 /// Returns the calls that the open run asked for, and the failures of this tool in it.
 fn used(state: &SessionState, tool: &str) -> (u32, u32) {
     let work = state.work();
     let open = state.step().map(|step| &step.message);
     let asked = work.iter().chain(open.filter(|open| work.last().is_none_or(|last| last != *open)));
-    let asked = asked.flat_map(|message| message.tool_calls()).filter(|call| *call.name != *REPLY).count();
+    let asked = asked.map(calls_in).fold(0, u32::saturating_add);
     let results = work.iter().flat_map(|message| message.tool_results()).chain(state.open_results());
     let failed = results.filter(|result| result.is_error && *result.name == *tool).count();
-    (u32::try_from(asked).unwrap_or(u32::MAX), u32::try_from(failed).unwrap_or(u32::MAX))
+    (asked, u32::try_from(failed).unwrap_or(u32::MAX))
+}
+
+/// Returns the number of calls in a message, those of `reply` not among them.
+pub(super) fn calls_in(message: &Arc<Message>) -> u32 {
+    let calls = message.tool_calls().filter(|call| *call.name != *REPLY).count();
+    u32::try_from(calls).unwrap_or(u32::MAX)
 }
 
 /// Leaves out the oldest exchanges of a conversation that is over its budget.

@@ -89,7 +89,9 @@ impl Draft {
         let mut problems = Vec::new();
         match (self.steps.is_empty(), self.questions.is_empty()) {
             (true, true) => problems.push("there are neither steps nor questions".to_owned()),
-            (false, false) => problems.push("there are both steps and questions; give one of them".to_owned()),
+            (false, false) => {
+                problems.push("there are both steps and questions; give one of them".to_owned())
+            }
             (true, false) => self.check_questions(rules, &mut problems),
             (false, true) => {
                 for step in self.steps.iter().take(graph::Plan::MAX_TASKS) {
@@ -159,7 +161,8 @@ impl PlannedStep {
         if used > most {
             problem(format!("has a description of {used} tokens; {most} are allowed"));
         }
-        let by_name: BTreeMap<_, _> = rules.tools.iter().map(|tool| (tool.spec().name(), tool.spec())).collect();
+        let by_name: BTreeMap<_, _> =
+            rules.tools.iter().map(|tool| (tool.spec().name(), tool.spec())).collect();
         let mut taken = 0_usize;
         for name in &self.tools {
             let Some(spec) = by_name.get(name.as_str()) else {
@@ -220,7 +223,13 @@ mod tests {
 
     fn step(number: u32, depends_on: &[u32]) -> PlannedStep {
         let description = format!("Look at {number}.");
-        PlannedStep { number, description, executor_required: true, depends_on: depends_on.into(), ..Default::default() }
+        PlannedStep {
+            number,
+            description,
+            executor_required: true,
+            depends_on: depends_on.into(),
+            ..Default::default()
+        }
     }
 
     fn problem(draft: &Draft, done: &[u32], looked: bool) -> Option<String> {
@@ -269,11 +278,23 @@ mod tests {
             ("itself", with(&|step| step.depends_on = vec![2]), Some("2")),
             ("cycle", steps(vec![step(1, &[2]), step(2, &[1])]), Some("1")),
             ("no words", with(&|step| step.description = " ".into()), Some("`2`")),
-            ("long", with(&|step| step.description = "x".repeat(801)), Some("step 2 has a description of 201 tokens")),
+            (
+                "long",
+                with(&|step| step.description = "x".repeat(801)),
+                Some("step 2 has a description of 201 tokens"),
+            ),
             ("no tool", with(&|step| step.tools = tools(&["\u{1b}fly"])), Some("the tool `")),
-            ("writes", with(&|step| step.tools = tools(&["edit"])), Some("gives an executor `edit`, which needs write")),
+            (
+                "writes",
+                with(&|step| step.tools = tools(&["edit"])),
+                Some("gives an executor `edit`, which needs write"),
+            ),
             ("network", with(&|step| step.tools = tools(&["fetch"])), Some("needs network access")),
-            ("many tools", with(&|step| step.tools = tools(&["view"; 100])), Some("are allowed, give fewer tools")),
+            (
+                "many tools",
+                with(&|step| step.tools = tools(&["view"; 100])),
+                Some("are allowed, give fewer tools"),
+            ),
         ] {
             let found = problem(&draft, &[7], false);
             match expected {
@@ -312,7 +333,8 @@ mod tests {
 
     #[test]
     fn attack_a_plan_of_many_wrong_steps_is_told_in_few_words() {
-        let many = (0..5_000).map(|_| PlannedStep { description: "x".into(), ..Default::default() }).collect();
+        let many =
+            (0..5_000).map(|_| PlannedStep { description: "x".into(), ..Default::default() }).collect();
         let told = problem(&steps(many), &[], false).unwrap();
         assert!(told.contains("problems more") && told.len() < 4_000, "{}", told.len());
     }

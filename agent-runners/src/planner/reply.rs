@@ -14,7 +14,11 @@ use entourage_core::{
 use serde::Deserialize;
 use serde_json::json;
 
-use super::message::{StepMessageKind, by_marker, kind_of};
+use super::{
+    ConversationLimits,
+    guard::{calls_in, too_many},
+    message::{StepMessageKind, by_marker, kind_of},
+};
 use crate::autonomy::answered;
 
 /// Name of the tool.
@@ -79,11 +83,12 @@ pub(super) struct Said {
     pub(super) tool_calls: u32,
 }
 
-/// Reads the turn of an executor from its outcome and messages. `late` is the reason if it was stopped for its time.
+/// Reads the turn of an executor from its outcome and messages.
 ///
 /// # Errors
 /// The error of a run that must stay open.
-pub(super) fn said(outcome: &Outcome, work: &[Arc<Message>], late: &str) -> Result<Said> {
+pub(super) fn said(outcome: &Outcome, work: &[Arc<Message>], limits: &ConversationLimits) -> Result<Said> {
+    let asked = work.iter().map(calls_in).fold(0, u32::saturating_add);
     let results = work.iter().flat_map(|message| message.tool_results());
     let tool_calls = results.filter(|result| *result.name != *REPLY).count();
     let (kind, text) = match &outcome.status {
@@ -95,7 +100,14 @@ pub(super) fn said(outcome: &Outcome, work: &[Arc<Message>], late: &str) -> Resu
         Status::Stopped(StopReason::Reply(FinishReason::Length)) if !outcome.text.trim().is_empty() => {
             marked(&outcome.text)
         }
-        Status::Cancelled => (StepMessageKind::Error, late.to_owned()),
+        // A layer stopped the turn.
+        Status::Stopped(StopReason::Denied(_)) if asked > limits.tool_calls => {
+            (StepMessageKind::Error, too_many(limits.tool_calls))
+        }
+        Status::Cancelled => {
+            let text = format!("a turn of the executor took longer than {:?}", limits.turn_time);
+            (StepMessageKind::Error, text)
+        }
         Status::Failed(error) if error.kind == ErrorKind::Diverged => return Err(error.to_error()),
         Status::Failed(error) => (StepMessageKind::Error, plain_line(&error.message)),
         Status::Paused(pause) => return Err(Error::paused(pause.clone())),
@@ -127,6 +139,10 @@ mod tests {
 
     use super::{StepMessageKind::*, *};
 
+    fn limits() -> ConversationLimits {
+        ConversationLimits::default()
+    }
+
     fn turn(kind: &str, refused: bool) -> Vec<Arc<Message>> {
         let call = |name: &str, arguments| ToolCall::new("c", name, Arguments::from(&arguments));
         let look = call("view", json!({}));
@@ -147,10 +163,14 @@ mod tests {
             ("complete", TaskComplete),
             ("error", Error),
         ] {
-            let said = said(&outcome, &turn(word, false), "late").unwrap();
+            let said = said(&outcome, &turn(word, false), &limits()).unwrap();
             assert_eq!((said.kind, said.text.as_str(), said.tool_calls), (kind, "It is there.", 1));
         }
-        assert_eq!(said(&outcome, &turn("complete", true), "late").unwrap().kind, Error, "the text's own marker");
+        assert_eq!(
+            said(&outcome, &turn("complete", true), &limits()).unwrap().kind,
+            Error,
+            "the text's own marker"
+        );
     }
 
     #[test]
@@ -158,18 +178,21 @@ mod tests {
         let of = |status, text: &str| {
             let mut outcome = Outcome::new(status);
             outcome.text = text.to_owned();
-            let said = said(&outcome, &[], "late").unwrap();
+            let said = said(&outcome, &[], &limits()).unwrap();
             (said.kind, said.text)
         };
-        assert_eq!(of(Status::Cancelled, "x"), (Error, "late".to_owned()));
-        assert_eq!(of(Status::Stopped(StopReason::Reply(FinishReason::Length)), "half"), (PartialResult, "half".into()));
+        assert!(of(Status::Cancelled, "x").1.ends_with("took longer than 60s"));
+        assert_eq!(
+            of(Status::Stopped(StopReason::Reply(FinishReason::Length)), "half"),
+            (PartialResult, "half".into())
+        );
         let (kind, reason) = of(Status::Stopped(StopReason::Steps(3)), "half");
         assert!(kind == Error && reason.contains("3"), "{reason}");
         let failed = Status::of(&entourage_core::Error::new(ErrorKind::Overloaded, "too\nbusy"));
         assert_eq!(of(failed, "").0, Error);
         assert_eq!(of(Status::Completed, &"ü".repeat(40_000)).1.chars().count(), LONGEST + 1);
         let diverged = Status::of(&entourage_core::Error::new(ErrorKind::Diverged, "other"));
-        assert!(said(&Outcome::new(diverged), &[], "late").is_err());
+        assert!(said(&Outcome::new(diverged), &[], &limits()).is_err());
     }
 
     #[test]

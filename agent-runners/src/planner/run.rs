@@ -14,7 +14,7 @@ use entourage_core::{
 };
 
 use super::{
-    Planner, PlannedStep, PlannerProgress, PlannerStrategy, StepReport, StepStatus,
+    PlannedStep, Planner, PlannerProgress, PlannerStrategy, StepReport, StepStatus,
     budget::cut,
     builder::Inner,
     execution::{Job, PLAN},
@@ -151,9 +151,8 @@ impl Drive<'_> {
             }
         };
         let by_words = analysis.is_none();
-        let strategy = analysis
-            .as_ref()
-            .map_or_else(|| strategy::by_words(&prompt.text()), Analysis::normalised);
+        let strategy =
+            analysis.as_ref().map_or_else(|| strategy::by_words(&prompt.text()), Analysis::normalised);
         let reasoning = analysis.as_ref().map(|it| plain_line(&cut(&it.reasoning, 100))).unwrap_or_default();
         let operations = analysis.map_or(0, |analysis| analysis.estimated_operations);
         self.cx.record(PlannerProgress::Analyzed { strategy, reasoning, operations, by_words })?;
@@ -267,7 +266,8 @@ impl Drive<'_> {
         let undone = ended.into_iter().filter(|step| step.status != StepStatus::Completed);
         let all: Vec<_> = done.into_iter().chain(undone).collect();
         let results = listing(&all, self.planner.budgets.planner_conversation);
-        let how = if completed { "The plan is done." } else { "The plan failed: say so, and what is missing." };
+        let how =
+            if completed { "The plan is done." } else { "The plan failed: say so, and what is missing." };
         let ask = format!("{how} Answer the user's request from the results of its steps.\n\n{results}");
         let outcome = self.turn(Part::Synthesis, Message::user(ask), None).await?;
         let is_answer = match &outcome.status {

@@ -103,7 +103,8 @@ mod tests {
             (Complex, u32::MAX, true, Complex),
         ] {
             let (reasoning, needs_executors) = (String::new(), false);
-            let analysis = Analysis { strategy, reasoning, estimated_operations, needs_tools, needs_executors };
+            let analysis =
+                Analysis { strategy, reasoning, estimated_operations, needs_tools, needs_executors };
             assert_eq!(analysis.normalised(), expected, "{analysis:?}");
         }
     }

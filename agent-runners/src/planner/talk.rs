@@ -5,7 +5,8 @@ use entourage_core::{RunId, SessionId};
 use super::message::{StepMessage, StepMessageKind};
 
 /// Message that lets an executor go on.
-pub(super) const GO_ON: &str = "Go on with the step. Reply with `complete` and the whole result once you have it.";
+pub(super) const GO_ON: &str =
+    "Go on with the step. Reply with `complete` and the whole result once you have it.";
 
 /// A conversation between the planner and the executor of a step.
 #[derive(Debug, Clone)]
@@ -58,7 +59,9 @@ impl Talk {
         let Some(last) = &self.last else { return Next::Assign };
         let begun = || Begun { text: last.text.to_string(), child: last.child.clone(), run: last.run };
         match last.kind {
-            StepMessageKind::TaskAssignment | StepMessageKind::Clarification => Next::Turn(last.turn, begun()),
+            StepMessageKind::TaskAssignment | StepMessageKind::Clarification => {
+                Next::Turn(last.turn, begun())
+            }
             StepMessageKind::TaskComplete => Next::Done(last.text.to_string()),
             StepMessageKind::Error => Next::Failed(last.text.to_string()),
             _ if last.turn >= self.most => {
@@ -124,7 +127,10 @@ mod tests {
     fn bo06_a_question_then_the_result_takes_two_turns() {
         assert_eq!(play(10, &[Question, TaskComplete]), (2, 1, Some(Ok("reply 2".to_owned()))));
         assert_eq!(play(10, &[TaskComplete]), (1, 0, Some(Ok("reply 1".to_owned()))));
-        assert_eq!(play(10, &[ProgressUpdate, PartialResult, Error]), (3, 0, Some(Err("reply 3".to_owned()))));
+        assert_eq!(
+            play(10, &[ProgressUpdate, PartialResult, Error]),
+            (3, 0, Some(Err("reply 3".to_owned())))
+        );
     }
 
     #[test]

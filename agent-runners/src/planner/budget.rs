@@ -211,7 +211,7 @@ mod tests {
     }
 
     fn talk(exchanges: usize) -> History {
-        let exchange = |n| [Message::user(format!("ask {n:04}")), Message::assistant(format!("say {n:04}"))];
+        let exchange = |n| [Message::user(format!("ask {n:08}")), Message::assistant(format!("say {n:08}"))];
         (0..exchanges).flat_map(exchange).collect()
     }
 
@@ -228,12 +228,12 @@ mod tests {
         assert!(fitted(&talk(3), 18, false).is_none());
         assert_eq!(
             texts(&fitted(&talk(3), 17, false).unwrap()),
-            ["ask 0001", "say 0001", "ask 0002", "say 0002"]
+            ["ask 00000001", "say 00000001", "ask 00000002", "say 00000002"]
         );
-        assert_eq!(texts(&fitted(&talk(3), 0, false).unwrap()), ["ask 0002", "say 0002"]);
+        assert_eq!(texts(&fitted(&talk(3), 0, false).unwrap()), ["ask 00000002", "say 00000002"]);
         assert_eq!(
             texts(&fitted(&talk(3), 12, true).unwrap()),
-            ["ask 0000", "say 0000", "ask 0002", "say 0002"].map(str::to_owned)
+            ["ask 00000000", "say 00000000", "ask 00000002", "say 00000002"].map(str::to_owned)
         );
         assert!(fitted(&talk(1), 0, false).is_none() && fitted(&talk(2), 0, true).is_none());
     }

@@ -260,7 +260,7 @@ impl PlannerBuilder {
         }
         let tools = Tools::new(self.tools.clone())?;
         let instructions = self.instructed()?;
-        self.check_budgets(&instructions, &tools)?;
+        self.check_budgets(&tools)?;
         let execution = Arc::new(Execution {
             executor: Arc::new(Conversation {
                 executor: Arc::new(self.executor_agent()?),
@@ -302,7 +302,7 @@ impl PlannerBuilder {
         Ok(texts.fold(own, |all, text| joined(&all, &Instructions::new(text.as_str().into(), None))))
     }
 
-    fn check_budgets(&self, _: &Instructions, tools: &Tools) -> Result<()> {
+    fn check_budgets(&self, tools: &Tools) -> Result<()> {
         let budgets = &self.budgets;
         check("executor system", tokens(prompts::executor().text()), budgets.executor_system)?;
         for tool in tools.iter().filter(|tool| self.reads.contains(tool.spec().access())) {

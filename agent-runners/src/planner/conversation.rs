@@ -9,7 +9,7 @@ use entourage_core::{
     Error, ErrorKind, Result, SessionId, Usage,
     agent::{Agent, AgentPart},
     message::Message,
-    run::{Delegate, Effect, Observation, Outcome, Pause, RunContext, Spawn, Task},
+    run::{Delegate, Effect, Observation, Outcome, Pause, RunContext, Spawn, Status, Task},
 };
 
 use super::{
@@ -143,7 +143,7 @@ impl Conversation {
         let answer = outcome.text.trim();
         if !outcome.is_completed() || answer.is_empty() {
             let reason = match outcome.status {
-                entourage_core::run::Status::Cancelled => format!("within {limit:?}"),
+                Status::Cancelled => format!("within {limit:?}"),
                 status => format!("the question of the executor: {status}"),
             };
             return Err(Error::new(ErrorKind::Stopped, format!("the planner did not answer {reason}")));

@@ -18,7 +18,7 @@ use super::{
     ConversationLimits, PartBudgets, PlannedStep, StepReport, budget::shares, plan::in_order, reply::REPLY,
     report::reports,
 };
-use crate::graph::{Each, Handle, TaskGraph, section};
+use crate::graph::{Each, Handle, TaskGraph, TaskGraphBuilder, section};
 
 /// Name of executors, of their conversations, and the role of their sessions.
 pub(super) const EXECUTOR: &str = "executor";
@@ -90,34 +90,42 @@ impl Execution {
         let goal: Arc<str> = job.goal.as_str().into();
         let mut handles: BTreeMap<u32, Handle<String>> = BTreeMap::new();
         for step in in_order(&job.steps) {
-            let needs: Vec<(u32, Handle<String>)> = step
-                .depends_on
-                .iter()
-                .filter_map(|number| Some((*number, handles.get(number)?.clone())))
-                .collect();
-            let done = step.depends_on.iter().filter(|number| !handles.contains_key(number));
-            let done: Vec<(u32, String)> =
-                done.filter_map(|number| Some((*number, (*known.get(number)?).to_owned()))).collect();
-            let (numbers, needs): (Vec<_>, Vec<_>) = needs.into_iter().unzip();
-            let by_executor = step.executor_required;
-            let (agent, budget) = match by_executor {
-                true => (&self.executor, self.budgets.executor_data),
-                false => (&self.planner, self.budgets.planner_conversation),
-            };
-            let (words, goal) = (step.clone(), Arc::clone(&goal));
-            let ask = move |each: Each<String>| {
-                let own = numbers.iter().enumerate();
-                let found = own.filter_map(|(at, number)| Some((*number, each.get(at)?.as_str())));
-                let done = done.iter().map(|(number, result)| (*number, result.as_str()));
-                assignment(&goal, &words, done.chain(found), budget)
-            };
-            let mut node = graph.agent_with(step.number.to_string(), Arc::clone(agent), needs, ask);
-            if by_executor {
-                node = node.timeout(self.limits.time).scope(self.scope(step));
-            }
+            let node = self.node(&graph, &goal, step, &handles, &known);
             handles.insert(step.number, node);
         }
         graph.build()
+    }
+
+    /// Adds a step to the graph, behind those that it depends on. Results of earlier plans are known.
+    fn node(
+        &self,
+        graph: &TaskGraphBuilder,
+        goal: &Arc<str>,
+        step: &PlannedStep,
+        handles: &BTreeMap<u32, Handle<String>>,
+        known: &BTreeMap<u32, &str>,
+    ) -> Handle<String> {
+        let needs = step.depends_on.iter().filter_map(|number| Some((*number, handles.get(number)?.clone())));
+        let (numbers, needs): (Vec<_>, Vec<_>) = needs.unzip();
+        let done =
+            step.depends_on.iter().filter_map(|number| Some((*number, (*known.get(number)?).to_owned())));
+        let done: Vec<(u32, String)> = done.collect();
+        let (agent, budget) = match step.executor_required {
+            true => (&self.executor, self.budgets.executor_data),
+            false => (&self.planner, self.budgets.planner_conversation),
+        };
+        let (words, goal) = (step.clone(), Arc::clone(goal));
+        let ask = move |each: Each<String>| {
+            let own = numbers.iter().enumerate();
+            let found = own.filter_map(|(at, number)| Some((*number, each.get(at)?.as_str())));
+            let done = done.iter().map(|(number, result)| (*number, result.as_str()));
+            assignment(&goal, &words, done.chain(found), budget)
+        };
+        let node = graph.agent_with(step.number.to_string(), Arc::clone(agent), needs, ask);
+        match step.executor_required {
+            true => node.timeout(self.limits.time).scope(self.scope(step)),
+            false => node,
+        }
     }
 
     /// Returns the most that an executor may do in a step: its tools that only look.

@@ -137,7 +137,10 @@ fn replied(work: &[Arc<Message>]) -> Option<(StepMessageKind, String)> {
 mod tests {
     use entourage_core::message::{Arguments, Part, Role, ToolCall, ToolResult};
 
-    use super::{StepMessageKind::*, *};
+    use super::{
+        StepMessageKind::{Error, PartialResult, ProgressUpdate, Question, TaskComplete},
+        *,
+    };
 
     fn limits() -> ConversationLimits {
         ConversationLimits::default()

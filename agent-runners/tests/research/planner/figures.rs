@@ -12,7 +12,7 @@ use entourage_core::{
 };
 use entourage_runners::planner::{StepExecution, StepStatus};
 use entourage_runtime::permission::Policy;
-use entourage_testkit::{self as testkit, FakeTool, Script, ScriptedProvider};
+use entourage_testkit::{self as testkit, FakeTool, Script};
 use serde_json::json;
 
 use super::{REQUEST, builder, edit, looks, plans, reply, run, step, steps, view};
@@ -20,11 +20,13 @@ use super::{REQUEST, builder, edit, looks, plans, reply, run, step, steps, view}
 #[tokio::test(start_paused = true)]
 async fn bo11_the_figures_of_each_step_are_those_of_the_script() {
     let own = json!({"number": 3, "description": "Write it.", "tools": ["edit"], "depends_on": [1]});
-    let used = |script: Script, input, output| script.usage(input, output).finish(FinishReason::Stop);
+    let used = |script: Script, input, output| script.usage(input, output).finish(FinishReason::ToolCalls);
+    let said =
+        |text: &str, input, output| Script::new().text(text).usage(input, output).finish(FinishReason::Stop);
     let planner_model = plans(steps([step(1, &[]), step(2, &[]), own, step(4, &[2])]))
-        .step(used(Script::new().text("The old one."), 5, 2))
+        .step(said("The old one.", 5, 2))
         .step(used(Script::new().call("edit", &json!({})), 7, 1))
-        .step(used(Script::new().text("Written."), 8, 1))
+        .step(said("Written.", 8, 1))
         .text("It failed.");
     let executor_model = looks()
         .step(used(Script::new().call("reply", &reply("question", "Which?")), 100, 10))

@@ -52,6 +52,11 @@ pub mod sandbox {}
 #[cfg_attr(not(doctest), doc = include_str!("../docs/sessions.md"))]
 pub mod sessions {}
 
+/// A planner with executors: strategies, plans, conversations, and their bounds.
+///
+#[cfg_attr(not(doctest), doc = include_str!("../docs/planner.md"))]
+pub mod planner {}
+
 /// Tools of your own: previews, footprints, progress, files, and the suite that each passes.
 ///
 #[cfg_attr(not(doctest), doc = include_str!("../docs/tools.md"))]

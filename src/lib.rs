@@ -100,6 +100,14 @@ pub mod provider {
     pub use entourage_runtime::cosine;
 }
 
+/// A planner whose executors look into the steps of its plans.
+pub mod planner {
+    pub use entourage_runners::planner::{
+        ConversationLimits, PartBudgets, PlannedStep, Planner, PlannerProgress, PlannerStrategy,
+        StepExecution, StepMessage, StepMessageKind, StepReport, StepStatus,
+    };
+}
+
 /// Questions that several agents look into side by side.
 pub mod research {
     pub use entourage_runners::research::{

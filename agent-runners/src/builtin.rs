@@ -8,7 +8,7 @@ use entourage_runtime::context::built_in_prompts;
 use crate::{
     ReactAgent,
     autonomy::{criteria, discriminator, judge},
-    fetch_tool,
+    fetch_tool, planner,
     react::{self, ReactBuilder},
     research, team,
 };
@@ -183,6 +183,7 @@ pub fn prompts() -> Vec<Instructions> {
     own.into_iter()
         .chain([team::lead_prompt()])
         .chain(research::prompts())
+        .chain(planner::prompts())
         .chain(built_in_prompts())
         .collect()
 }

@@ -8,6 +8,7 @@
 //! | [`Team`](team::Team) | a lead that plans, and members of different sizes that work |
 //! | [`Research`](research::Research) | a question, divided among agents that only look |
 //! | [`FileAgent`](agent_files::FileAgent) | an agent that a file describes |
+//! | [`Planner`](planner::Planner) | a request: an answer, some work, or a plan whose steps executors look into |
 //!
 //! Each is an [`Agent`](entourage_core::agent::Agent): it runs in a session, resumes after a crash, and can be a node,
 //! a tool or a member of any other.
@@ -46,6 +47,7 @@ mod layered;
 mod loops;
 mod memory;
 mod person;
+pub mod planner;
 mod question;
 mod react;
 pub mod research;

@@ -31,6 +31,10 @@ mod models {}
 mod permissions {}
 
 #[cfg(doctest)]
+#[doc = include_str!("../../docs/planner.md")]
+mod planner {}
+
+#[cfg(doctest)]
 #[doc = include_str!("../../docs/sandbox.md")]
 mod sandbox {}
 

@@ -106,7 +106,7 @@ pub(super) fn is_look(tool: &str) -> bool {
 }
 
 /// Yields the calls of a run that have a result, with their results.
-pub(super) fn answered(work: &[Arc<Message>]) -> impl DoubleEndedIterator<Item = (&ToolCall, &ToolResult)> {
+pub(crate) fn answered(work: &[Arc<Message>]) -> impl DoubleEndedIterator<Item = (&ToolCall, &ToolResult)> {
     let pairs = work.iter().zip(work.iter().skip(1)).filter(|(_, next)| next.role() == Role::Tool);
     let calls = pairs.map(|(asked, next)| asked.tool_calls().zip(next.tool_results()).collect::<Vec<_>>());
     calls.flatten()

@@ -20,7 +20,7 @@ mod progress;
 mod rounds;
 mod verdict;
 
-pub(crate) use complete::TASK_COMPLETE;
+pub(crate) use complete::{TASK_COMPLETE, answered};
 pub(crate) use discriminator::Discriminator;
 pub use ending::StopKind;
 pub use ladder::{Autonomy, AutonomyBuilder};

@@ -29,6 +29,7 @@ use crate::{loops::LoopDetection, todo_tool::TodoTool, turn::StopWhen, typed::Ru
 pub(crate) use guard::Bar;
 pub use into_tools::IntoTools;
 pub(crate) use plan::plan_prompt;
+pub(crate) use prepare::joined;
 pub use prepare::{Prepare, Prepared, Step};
 pub(crate) use typed::Typed;
 pub use typed::{TypedAgent, TypedBuilder};

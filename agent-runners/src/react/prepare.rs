@@ -62,7 +62,7 @@ impl<F: Fn(&Step, &mut Prepared) + Send + Sync> Prepare for F {
 pub(super) type Instruct = Arc<dyn Fn(&Step) -> Result<Instructions> + Send + Sync>;
 
 /// Returns both instructions, one after the other. Records name both templates.
-pub(super) fn joined(first: &Instructions, second: &Instructions) -> Instructions {
+pub(crate) fn joined(first: &Instructions, second: &Instructions) -> Instructions {
     let both = [first, second];
     let texts: Vec<_> = both.iter().map(|one| one.text()).filter(|text| !text.is_empty()).collect();
     let templates: Vec<_> = both.iter().filter_map(|one| one.template()).collect();

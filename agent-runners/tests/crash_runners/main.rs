@@ -13,6 +13,7 @@ mod guarded;
 mod kept_reports;
 mod leave;
 mod person;
+mod planner;
 mod research;
 mod talk;
 mod team;

@@ -12,5 +12,6 @@ mod bounds;
 mod cache;
 mod fetch;
 mod memory;
+mod planner;
 mod plans;
 mod worker;

@@ -18,7 +18,7 @@ use serde_json::json;
 use crate::common::{agent, memory, open_runtime, runtime_on, settled, stored};
 
 /// Changes with the words of a prompt, as its version then must.
-const RELEASED: [&str; 16] = [
+const RELEASED: [&str; 21] = [
     "entourage/coder@1#",
     "entourage/task@1#",
     "entourage/init@1#",
@@ -34,6 +34,10 @@ const RELEASED: [&str; 16] = [
     "entourage/dependency-mapper@1#",
     "entourage/doc-reader@1#",
     "entourage/web-searcher@1#",
+    "entourage/planner@1#",
+    "entourage/planner-steps@1#",
+    "entourage/planner-strategy@1#",
+    "entourage/executor@1#",
     "entourage/title@1#",
     "entourage/summary@1#",
 ];

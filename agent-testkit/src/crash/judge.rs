@@ -75,7 +75,7 @@ pub fn judge(expected: &Expected, notes: &[Note], tree: &Tree) -> Faults {
 }
 
 /// Tools that runners add themselves, so that no scenario can watch them. They have no effect outside the log.
-const BROUGHT: [&str; 3] = ["task_complete", "final_answer", "send_message"];
+const BROUGHT: [&str; 4] = ["task_complete", "final_answer", "send_message", "reply"];
 
 struct Judge<'a> {
     tree: &'a Tree,

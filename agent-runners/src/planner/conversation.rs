@@ -1,0 +1,182 @@
+//! The driver of a step's conversation: it runs the turns that the machine asks for, and records each message.
+//!
+//! It is the agent of the step. It goes on where its record ends, so a turn that ended is never repeated.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use entourage_core::{
+    Error, ErrorKind, Result, SessionId, Usage,
+    agent::{Agent, AgentPart},
+    message::Message,
+    run::{Delegate, Effect, Observation, Outcome, Pause, RunContext, Spawn, Status, Task},
+};
+
+use super::{
+    ConversationLimits, StepMessage, StepMessageKind,
+    execution::EXECUTOR,
+    reply::said,
+    run::PLANNER,
+    talk::{Begun, GO_ON, Next, Talk},
+};
+
+/// The planner and an executor, who talk about one step until it is done.
+pub(super) struct Conversation {
+    pub(super) executor: Arc<dyn Agent>,
+    /// The planner when it answers a question.
+    pub(super) planner: Arc<dyn Agent>,
+    pub(super) limits: ConversationLimits,
+}
+
+/// What an agent gave in a turn.
+type Turn = (Box<Outcome>, Vec<Arc<Message>>);
+
+#[async_trait]
+impl Agent for Conversation {
+    fn name(&self) -> &str {
+        EXECUTOR
+    }
+
+    fn begins_with_an_effect(&self) -> bool {
+        true
+    }
+
+    fn parts(&self) -> Vec<AgentPart> {
+        let part = |name: &str, agent: &Arc<dyn Agent>| AgentPart::Agent {
+            name: name.into(),
+            agent: Arc::clone(agent),
+        };
+        vec![part(EXECUTOR, &self.executor), part(PLANNER, &self.planner)]
+    }
+
+    async fn run(&self, task: Task, cx: &RunContext) -> Result<Outcome> {
+        cx.effects().check()?;
+        let mut talk = self.recalled(cx).await?;
+        loop {
+            let message = match talk.next() {
+                Next::Done(text) => return Ok(Outcome::completed(text)),
+                Next::Failed(reason) => return Err(Error::new(ErrorKind::Stopped, reason)),
+                _ if cx.cancellation().is_cancelled() => return Err(Error::cancelled()),
+                // A run that is to pause begins no turn. One that goes on is paused by its own run.
+                Next::Assign | Next::GoOn(_) if cx.is_stopping() => return Err(Error::paused(Pause::Asked)),
+                Next::Assign => {
+                    let text = task.prompt.text();
+                    self.tell(cx, &talk, 1, StepMessageKind::TaskAssignment, text, Usage::default())?
+                }
+                Next::GoOn(turn) => {
+                    let (kind, text) = (StepMessageKind::Clarification, GO_ON.to_owned());
+                    self.tell(cx, &talk, turn, kind, text, Usage::default())?
+                }
+                Next::Turn(turn, begun) => self.turn(cx, &talk, turn, begun).await?,
+                Next::Answer(turn, begun) => self.answer(cx, &talk, turn, begun).await?,
+            };
+            talk.add(&message);
+        }
+    }
+}
+
+impl Conversation {
+    /// Returns the conversation as far as it is recorded.
+    async fn recalled(&self, cx: &RunContext) -> Result<Talk> {
+        let mut talk = Talk::new(self.limits.turns);
+        cx.recorded::<StepMessage>()?.iter().for_each(|message| talk.add(message));
+        while !talk.is_over() {
+            let replayed = cx.effects().replayed(cx).await?;
+            if replayed.is_empty() {
+                break;
+            }
+            for record in replayed {
+                if let Some(message) = record.get::<StepMessage>()? {
+                    talk.add(&message);
+                }
+            }
+        }
+        Ok(talk)
+    }
+
+    /// Records a message to the executor, which begins its turn.
+    fn tell(
+        &self,
+        cx: &RunContext,
+        talk: &Talk,
+        turn: u32,
+        kind: StepMessageKind,
+        text: String,
+        usage: Usage,
+    ) -> Result<Arc<StepMessage>> {
+        let (child, most) = (Some(cx.session().in_role(EXECUTOR)?), talk.most());
+        let text = Arc::from(text);
+        cx.append_with(|_, seq| {
+            let run = Some(cx.run().started_at(seq));
+            Ok(StepMessage { turn, most, kind, text, child, run, tool_calls: 0, usage })
+        })
+    }
+
+    /// Runs a turn of the executor, and records what it said.
+    async fn turn(&self, cx: &RunContext, talk: &Talk, turn: u32, begun: Begun) -> Result<Arc<StepMessage>> {
+        let limit = self.limits.turn_time;
+        let (outcome, work) = perform(cx, EXECUTOR, &self.executor, begun, limit).await?;
+        let said = said(&outcome, &work, &self.limits)?;
+        let asks = said.kind == StepMessageKind::Question && !talk.is_last_turn();
+        let child = asks.then(|| cx.session().in_role(PLANNER)).transpose()?;
+        let (most, usage) = (talk.most(), outcome.usage);
+        cx.append_with(|_, seq| {
+            let run = child.as_ref().map(|_| cx.run().started_at(seq));
+            let (kind, text, tool_calls) = (said.kind, said.text.into(), said.tool_calls);
+            Ok(StepMessage { turn, most, kind, text, child, run, tool_calls, usage })
+        })
+    }
+
+    /// Lets the planner answer a question, and records the answer, which begins the next turn.
+    async fn answer(
+        &self,
+        cx: &RunContext,
+        talk: &Talk,
+        turn: u32,
+        begun: Begun,
+    ) -> Result<Arc<StepMessage>> {
+        let limit = self.limits.answer_time;
+        let asked =
+            format!("The executor of a step asks you:\n\n{}\n\nAnswer it in a few sentences.", begun.text);
+        let begun = Begun { text: asked, ..begun };
+        let (outcome, _) = perform(cx, PLANNER, &self.planner, begun, limit).await?;
+        let answer = outcome.text.trim();
+        if !outcome.is_completed() || answer.is_empty() {
+            let reason = match outcome.status {
+                Status::Cancelled => format!("within {limit:?}"),
+                status => format!("the question of the executor: {status}"),
+            };
+            return Err(Error::new(ErrorKind::Stopped, format!("the planner did not answer {reason}")));
+        }
+        let (kind, next) = (StepMessageKind::Clarification, turn.saturating_add(1));
+        self.tell(cx, talk, next, kind, answer.to_owned(), outcome.usage)
+    }
+}
+
+/// Runs an agent in its session below this one, in the run that was recorded for it, for at most this time.
+async fn perform(
+    cx: &RunContext,
+    role: &'static str,
+    agent: &Arc<dyn Agent>,
+    begun: Begun,
+    limit: Duration,
+) -> Result<Turn> {
+    let place: Option<(SessionId, _)> = begun.child.zip(begun.run);
+    let (child, run) = place.ok_or_else(lost)?;
+    let spawn = Spawn::new(Arc::clone(agent), begun.text).with_role(role).with_part(role);
+    let delegate = Delegate::new(child, spawn).run(run).part_of_run().within(Some(limit));
+    let effect = Effect::Delegate(Box::new(delegate)).scoped(cx.scope());
+    let observed = cx.effects().perform(cx, None, effect).await?;
+    // Its end is then the end of this run too, and says nothing about the turn.
+    if cx.cancellation().is_cancelled() {
+        return Err(Error::cancelled());
+    }
+    match observed {
+        Observation::Child { outcome: Some(outcome), work, .. } => Ok((outcome, work)),
+        _ => Err(lost()),
+    }
+}
+
+fn lost() -> Error {
+    Error::new(ErrorKind::Internal, "the effects of a conversation gave what nothing asked for")
+}

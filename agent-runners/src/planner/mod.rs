@@ -1,0 +1,44 @@
+//! A planner with executors: a strong model plans, cheap models that only look work on the steps, and the planner
+//! answers from what they found.
+//!
+//! Pure: `strategy` (answer, work or plan), `plan` (steps and their problems), `talk` (the next message between planner
+//! and executor), `budget` (tokens by part), `report` (results and figures). `run`, `execution` and `conversation`
+//! drive: they call, record and wait, and decide nothing else. It must not touch files or the web: the tools are the
+//! program's.
+//!
+//! # Records
+//! | what happened | record |
+//! |---|---|
+//! | a strategy was chosen, a plan made or ended, the user is asked | [`PlannerProgress`], in the planner's session |
+//! | a step began, and its executor with it | [`NodeStarted`](crate::graph::NodeStarted), in the plan's session |
+//! | a message between planner and executor | [`StepMessage`], in the step's session |
+//! | a step ended, with its result, tokens and time | [`NodeFinished`](crate::graph::NodeFinished) |
+//! | the answer, the use, an error | the events of every run |
+//!
+//! [`StepExecution::of`] folds these events into one row for each step.
+
+mod budget;
+mod builder;
+mod conversation;
+mod execution;
+mod guard;
+mod limits;
+mod message;
+mod plan;
+mod progress;
+mod prompts;
+mod reply;
+mod report;
+mod run;
+mod strategy;
+mod talk;
+
+pub use budget::PartBudgets;
+pub use builder::{Planner, PlannerBuilder};
+pub use limits::ConversationLimits;
+pub use message::{StepMessage, StepMessageKind};
+pub use plan::PlannedStep;
+pub use progress::PlannerProgress;
+pub(crate) use prompts::prompts;
+pub use report::{StepExecution, StepReport, StepStatus};
+pub use strategy::PlannerStrategy;

@@ -1,0 +1,206 @@
+//! The tool `reply`, by which an executor says what its message is, and the reading of its turn.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use entourage_core::{
+    Error, ErrorKind, Result,
+    event::plain_line,
+    message::Message,
+    provider::FinishReason,
+    run::{Outcome, Status, StopReason},
+    tool::{Access, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec},
+};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{
+    ConversationLimits,
+    guard::{calls_in, too_many},
+    message::{StepMessageKind, by_marker, kind_of},
+};
+use crate::autonomy::answered;
+
+/// Name of the tool.
+pub(super) const REPLY: &str = "reply";
+
+/// Most characters of a message: a service may ignore the output that it was given.
+const LONGEST: usize = 32_000;
+
+/// The tool `reply`: a call ends the executor's turn.
+pub(super) struct Reply(ToolSpec);
+
+#[derive(Deserialize)]
+struct Arguments {
+    #[serde(rename = "type")]
+    kind: String,
+    text: String,
+}
+
+impl Reply {
+    pub(super) fn new() -> Self {
+        let description = "Replies to the planner and ends your turn. `question` asks it for what you need to know, \
+                           `progress` and `partial` tell how far you are, `complete` gives the result, `error` says why \
+                           you cannot do the step.";
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "type": { "type": "string", "enum": ["question", "progress", "partial", "complete", "error"] },
+                "text": { "type": "string" },
+            },
+            "required": ["type", "text"],
+        });
+        let spec = ToolSpec::new(REPLY, description, schema).with_access(Access::NONE);
+        Self(spec.with_repeat(Repeat::Idempotent).alone())
+    }
+}
+
+#[async_trait]
+impl Tool for Reply {
+    fn spec(&self) -> &ToolSpec {
+        &self.0
+    }
+
+    async fn call(&self, input: ToolInput, _: &ToolContext<'_>) -> Result<ToolOutput, ToolError> {
+        let Arguments { kind, text } = input.parse()?;
+        if kind_of(&kind).is_none() {
+            let text = "the type of a reply is question, progress, partial, complete or error";
+            return Err(ToolError::tell(text));
+        }
+        if text.trim().is_empty() {
+            return Err(ToolError::tell("the reply has no text; say what it is about"));
+        }
+        Ok(ToolOutput::text("The planner has it.").stopping())
+    }
+}
+
+/// What an executor said in a turn.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Said {
+    pub(super) kind: StepMessageKind,
+    pub(super) text: String,
+    /// Results of tools other than `reply`.
+    pub(super) tool_calls: u32,
+}
+
+/// Reads the turn of an executor from its outcome and messages.
+///
+/// # Errors
+/// The error of a run that must stay open.
+pub(super) fn said(outcome: &Outcome, work: &[Arc<Message>], limits: &ConversationLimits) -> Result<Said> {
+    let asked = work.iter().map(calls_in).fold(0, u32::saturating_add);
+    let results = work.iter().flat_map(|message| message.tool_results());
+    let tool_calls = results.filter(|result| *result.name != *REPLY).count();
+    let (kind, text) = match &outcome.status {
+        Status::Completed => match replied(work) {
+            Some(replied) => replied,
+            None => marked(&outcome.text),
+        },
+        // A result that is longer than one reply goes on in the next turn.
+        Status::Stopped(StopReason::Reply(FinishReason::Length)) if !outcome.text.trim().is_empty() => {
+            marked(&outcome.text)
+        }
+        // A layer stopped the turn.
+        Status::Stopped(StopReason::Denied(_)) if asked > limits.tool_calls => {
+            (StepMessageKind::Error, too_many(limits.tool_calls))
+        }
+        Status::Cancelled => {
+            let text = format!("a turn of the executor took longer than {:?}", limits.turn_time);
+            (StepMessageKind::Error, text)
+        }
+        Status::Failed(error) if error.kind == ErrorKind::Diverged => return Err(error.to_error()),
+        Status::Failed(error) => (StepMessageKind::Error, plain_line(&error.message)),
+        Status::Paused(pause) => return Err(Error::paused(pause.clone())),
+        status => (StepMessageKind::Error, format!("the executor was {status}")),
+    };
+    let text = match text.char_indices().nth(LONGEST) {
+        Some(_) => text.chars().take(LONGEST).chain(['…']).collect(),
+        None => text,
+    };
+    Ok(Said { kind, text, tool_calls: u32::try_from(tool_calls).unwrap_or(u32::MAX) })
+}
+
+fn marked(text: &str) -> (StepMessageKind, String) {
+    let (kind, text) = by_marker(text);
+    (kind, text.to_owned())
+}
+
+/// Returns the newest reply that the tool took.
+fn replied(work: &[Arc<Message>]) -> Option<(StepMessageKind, String)> {
+    let taken = answered(work).filter(|(call, result)| *call.name == *REPLY && !result.is_error);
+    let arguments = serde_json::from_value(taken.last()?.0.arguments.to_value()).ok();
+    let Arguments { kind, text } = arguments?;
+    Some((kind_of(&kind)?, text.trim().to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use entourage_core::message::{Arguments, Part, Role, ToolCall, ToolResult};
+
+    use super::{
+        StepMessageKind::{Error, PartialResult, ProgressUpdate, Question, TaskComplete},
+        *,
+    };
+
+    fn limits() -> ConversationLimits {
+        ConversationLimits::default()
+    }
+
+    fn turn(kind: &str, refused: bool) -> Vec<Arc<Message>> {
+        let call = |name: &str, arguments| ToolCall::new("c", name, Arguments::from(&arguments));
+        let look = call("view", json!({}));
+        let reply = call(REPLY, json!({"type": kind, "text": " It is there. "}));
+        let result = if refused { ToolResult::error(&reply, "no") } else { ToolResult::text(&reply, "ok") };
+        let asks = |call: &ToolCall| Message::new(Role::Assistant, vec![Part::ToolCall(call.clone())]);
+        let seen = Message::tool([ToolResult::text(&look, "a tree")]);
+        [asks(&look), seen, asks(&reply), Message::tool([result])].map(Arc::new).into()
+    }
+
+    #[test]
+    fn bo08_the_tool_reply_decides_before_any_word() {
+        let outcome = Outcome::completed("error: I think");
+        for (word, kind) in [
+            ("question", Question),
+            ("progress", ProgressUpdate),
+            ("partial", PartialResult),
+            ("complete", TaskComplete),
+            ("error", Error),
+        ] {
+            let said = said(&outcome, &turn(word, false), &limits()).unwrap();
+            assert_eq!((said.kind, said.text.as_str(), said.tool_calls), (kind, "It is there.", 1));
+        }
+        assert_eq!(
+            said(&outcome, &turn("complete", true), &limits()).unwrap().kind,
+            Error,
+            "the text's own marker"
+        );
+    }
+
+    #[test]
+    fn bo07_a_turn_that_was_cut_short_is_an_error_with_its_reason() {
+        let of = |status, text: &str| {
+            let mut outcome = Outcome::new(status);
+            outcome.text = text.to_owned();
+            let said = said(&outcome, &[], &limits()).unwrap();
+            (said.kind, said.text)
+        };
+        assert!(of(Status::Cancelled, "x").1.ends_with("took longer than 60s"));
+        assert_eq!(
+            of(Status::Stopped(StopReason::Reply(FinishReason::Length)), "half"),
+            (PartialResult, "half".into())
+        );
+        let (kind, reason) = of(Status::Stopped(StopReason::Steps(3)), "half");
+        assert!(kind == Error && reason.contains("3"), "{reason}");
+        let failed = Status::of(&entourage_core::Error::new(ErrorKind::Overloaded, "too\nbusy"));
+        assert_eq!(of(failed, "").0, Error);
+        assert_eq!(of(Status::Completed, &"ü".repeat(40_000)).1.chars().count(), LONGEST + 1);
+        let diverged = Status::of(&entourage_core::Error::new(ErrorKind::Diverged, "other"));
+        assert!(said(&Outcome::new(diverged), &[], &limits()).is_err());
+    }
+
+    #[test]
+    fn the_tool_that_a_model_sees_is_plain() {
+        let spec = Reply::new().spec().clone();
+        entourage_testkit::assert_plain_text(&format!("{}\n{}", spec.description(), spec.schema()));
+    }
+}

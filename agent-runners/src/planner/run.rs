@@ -1,0 +1,352 @@
+//! The driver of a planner: it asks for a strategy and a plan, executes the plan, and answers. Each of its agents is a
+//! child whose end is recorded, so a resumed run decides the same.
+
+use std::{collections::BTreeSet, fmt::Write as _, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use entourage_core::{
+    Error, ErrorKind, Result,
+    agent::{Agent, AgentPart},
+    event::plain_line,
+    message::{History, Message, Part as MessagePart, Role},
+    permission::Scope,
+    run::{Delegate, Effect, Observation, Outcome, RunContext, Spawn, Status, StopReason, Task},
+};
+
+use super::{
+    PlannedStep, Planner, PlannerProgress, PlannerStrategy, StepReport, StepStatus,
+    budget::cut,
+    builder::Inner,
+    execution::{Job, PLAN},
+    plan::{Draft, Rules},
+    report::{is_done, listing, stop_reason},
+    strategy::{self, Analysis},
+};
+use crate::typed::OutcomeExt;
+
+/// Name of the planner, and the role of its session.
+pub(super) const PLANNER: &str = "planner";
+
+/// Role of the session in which requests are classified.
+const STRATEGY: &str = "strategy";
+
+/// First line of an answer that asks the user: the next prompt then goes on.
+const ASKS: &str = "Before I begin, I need to know:";
+
+/// An agent of a planner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    /// Classifies a request.
+    Strategy,
+    /// Makes plans.
+    Steps,
+    /// Works with all tools.
+    Work,
+    /// Answers without tools.
+    Answer,
+    /// Answers from the results of a plan.
+    Synthesis,
+    /// Executes plans.
+    Plan,
+}
+
+impl Part {
+    pub(super) const ALL: [Self; 6] =
+        [Self::Strategy, Self::Steps, Self::Work, Self::Answer, Self::Synthesis, Self::Plan];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Strategy => STRATEGY,
+            Self::Steps => "planner steps",
+            Self::Work => "planner work",
+            Self::Answer => "planner answer",
+            Self::Synthesis => "planner synthesis",
+            Self::Plan => PLAN,
+        }
+    }
+
+    fn role(self) -> &'static str {
+        match self {
+            Self::Strategy => STRATEGY,
+            Self::Plan => PLAN,
+            Self::Steps | Self::Work | Self::Answer | Self::Synthesis => PLANNER,
+        }
+    }
+}
+
+#[async_trait]
+impl Agent for Planner {
+    fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    fn description(&self) -> &str {
+        "Plans a request, has executors look things up side by side, makes the changes itself, and answers from all of it."
+    }
+
+    fn parts(&self) -> Vec<AgentPart> {
+        let part = |part: Part| {
+            Some(AgentPart::Agent { name: part.name().into(), agent: Arc::clone(self.0.agent(part)?) })
+        };
+        Part::ALL.into_iter().filter_map(part).collect()
+    }
+
+    async fn run(&self, task: Task, cx: &RunContext) -> Result<Outcome> {
+        cx.effects().check()?;
+        let goes_on = asked_before(&cx.history());
+        let mut drive = Drive { planner: &self.0, cx, runs: 0, looked: goes_on };
+        let strategy = if goes_on { PlannerStrategy::Complex } else { drive.analyse(&task.prompt).await? };
+        let request = Message::clone(&task.prompt);
+        match strategy {
+            PlannerStrategy::Simple => answered(drive.turn(Part::Answer, request, None).await?),
+            PlannerStrategy::ToolUse => answered(drive.turn(Part::Work, request, None).await?),
+            PlannerStrategy::Complex => drive.by_plan(&task.prompt).await,
+        }
+    }
+}
+
+/// A run of a planner.
+struct Drive<'a> {
+    planner: &'a Inner,
+    cx: &'a RunContext,
+    /// Number of agents that were run.
+    runs: u64,
+    /// True if the planner has used a tool to make its plan.
+    looked: bool,
+}
+
+impl Drive<'_> {
+    /// Runs an agent of the planner to its end, for at most this time.
+    async fn turn(&mut self, part: Part, prompt: Message, limit: Option<Duration>) -> Result<Outcome> {
+        let agent = self.planner.agent(part).ok_or_else(lost)?;
+        let child = self.cx.session().in_role(part.role())?;
+        self.runs = self.runs.saturating_add(1);
+        let scope = match part {
+            Part::Steps => Scope::all().with_access(self.planner.reads),
+            _ => Scope::all(),
+        };
+        let spawn = Spawn::new(Arc::clone(agent), prompt)
+            .with_role(part.role())
+            .with_part(part.name())
+            .with_scope(scope)
+            .sharing_todos();
+        let run = self.cx.run().started_at(self.runs);
+        let delegate = Delegate::new(child, spawn).run(run).part_of_run().within(limit);
+        let observed = self.cx.perform(Effect::Delegate(Box::new(delegate))).await?;
+        let Observation::Child { outcome: Some(outcome), .. } = observed else { return Err(lost()) };
+        if self.cx.cancellation().is_cancelled() || (limit.is_none() && outcome.status == Status::Cancelled) {
+            return Err(Error::cancelled());
+        }
+        Ok(*outcome)
+    }
+
+    /// Returns the strategy for a request: the model's as its counts leave it, or that of the words.
+    async fn analyse(&mut self, prompt: &Message) -> Result<PlannerStrategy> {
+        let analysis = match self.planner.agent(Part::Strategy) {
+            None => None,
+            Some(_) => {
+                let limit = Some(self.planner.limits.answer_time);
+                let outcome = self.turn(Part::Strategy, Message::user(prompt.text()), limit).await?;
+                outcome.value::<Analysis>().ok()
+            }
+        };
+        let by_words = analysis.is_none();
+        let strategy =
+            analysis.as_ref().map_or_else(|| strategy::by_words(&prompt.text()), Analysis::normalised);
+        let reasoning = analysis.as_ref().map(|it| plain_line(&cut(&it.reasoning, 100))).unwrap_or_default();
+        let operations = analysis.map_or(0, |analysis| analysis.estimated_operations);
+        self.cx.record(PlannerProgress::Analyzed { strategy, reasoning, operations, by_words })?;
+        Ok(strategy)
+    }
+
+    /// Makes a plan, executes it, makes another one for what failed, and answers.
+    async fn by_plan(&mut self, prompt: &Arc<Message>) -> Result<Outcome> {
+        let goal = prompt.text();
+        let files = prompt.parts().iter().filter(|part| matches!(part, MessagePart::Media(_))).cloned();
+        let mut ask = files.fold(Message::user(self.ask(&goal)), Message::with);
+        let (mut done, mut ended): (Vec<StepReport>, Vec<StepReport>) = (Vec::new(), Vec::new());
+        for round in 1..=self.planner.max_replans.saturating_add(1) {
+            let draft = match self.draft(ask, &done).await {
+                Ok(draft) => draft,
+                // What is done is answered from, whatever became of the rest.
+                Err(error) if round > 1 && error.kind() == ErrorKind::Protocol => break,
+                Err(error) => return Err(error),
+            };
+            if !draft.questions.is_empty() {
+                return self.ask_user(draft.questions);
+            }
+            let reports = self.execute(round, &goal, draft.steps, &done).await?;
+            let completed = |step: &&StepReport| step.status == StepStatus::Completed;
+            done.extend(reports.iter().filter(completed).cloned());
+            ended = reports;
+            if is_done(&ended) || self.cx.is_stopping() {
+                break;
+            }
+            ask = Message::user(self.ask_again(&done, &ended));
+        }
+        self.synthesis(done, ended).await
+    }
+
+    /// Returns the plan that the planner makes, which has one attempt more if the first cannot run.
+    async fn draft(&mut self, mut ask: Message, done: &[StepReport]) -> Result<Draft> {
+        let done: BTreeSet<_> = done.iter().map(|step| step.number).collect();
+        let mut problem = String::new();
+        for _ in 0..2 {
+            let outcome = self.turn(Part::Steps, ask, None).await?;
+            // One model call gives the plan; any other called a tool.
+            self.looked |= outcome.steps > 1;
+            problem = match (outcome.value::<Draft>(), &outcome.status) {
+                (Ok(draft), _) => match draft.check(&self.rules(&done)) {
+                    Ok(()) => return Ok(draft),
+                    Err(problem) => problem,
+                },
+                (Err(error), Status::Completed | Status::Stopped(StopReason::Incomplete { .. })) => {
+                    error.message().to_owned()
+                }
+                (Err(error), status) => return Err(failure(status).unwrap_or(error)),
+            };
+            ask = Message::user(format!("This plan cannot run: {problem}\n\nGive one that can."));
+        }
+        let text = format!(
+            "the planner made no plan that can run: {}; say what is to be done in other words, or plan with another model",
+            plain_line(&cut(&problem, 200))
+        );
+        Err(Error::new(ErrorKind::Protocol, text))
+    }
+
+    fn rules<'a>(&'a self, done: &'a BTreeSet<u32>) -> Rules<'a> {
+        let planner = self.planner;
+        Rules {
+            tools: &planner.tools,
+            reads: planner.reads,
+            budgets: &planner.budgets,
+            agents: planner.execution.agents(),
+            done,
+            looked: self.looked,
+        }
+    }
+
+    /// Executes a plan, and returns its steps as they ended.
+    async fn execute(
+        &mut self,
+        round: u32,
+        goal: &str,
+        steps: Vec<PlannedStep>,
+        done: &[StepReport],
+    ) -> Result<Vec<StepReport>> {
+        self.cx.record(PlannerProgress::PlanCreated { round, steps: steps.clone() })?;
+        let needed: BTreeSet<_> = steps.iter().flat_map(|step| &step.depends_on).collect();
+        let done = done.iter().filter(|step| needed.contains(&step.number)).cloned().collect();
+        let job = Job { goal: goal.to_owned(), steps, done };
+        let outcome = self.turn(Part::Plan, Message::user(serde_json::to_string(&job)?), None).await?;
+        if let Some(error) = failure(&outcome.status) {
+            return Err(error);
+        }
+        let reports: Vec<StepReport> = serde_json::from_str(&outcome.text)?;
+        let status = if is_done(&reports) { StepStatus::Completed } else { StepStatus::Failed };
+        self.cx.record(PlannerProgress::PlanEnded { round, status, steps: reports.clone() })?;
+        Ok(reports)
+    }
+
+    /// Ends the run with questions to the user.
+    fn ask_user(&self, questions: Vec<String>) -> Result<Outcome> {
+        let mut text = ASKS.to_owned();
+        for question in &questions {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "\n- {}", plain_line(question));
+        }
+        self.cx.record(PlannerProgress::UserAsked { questions })?;
+        Ok(Outcome::completed(text))
+    }
+
+    /// Returns the answer, by the planner from the results of all steps.
+    async fn synthesis(&mut self, done: Vec<StepReport>, ended: Vec<StepReport>) -> Result<Outcome> {
+        let completed = is_done(&ended) && !ended.is_empty();
+        let reason = stop_reason(&ended);
+        let undone = ended.into_iter().filter(|step| step.status != StepStatus::Completed);
+        let all: Vec<_> = done.into_iter().chain(undone).collect();
+        let results = listing(&all, self.planner.budgets.planner_conversation);
+        let how =
+            if completed { "The plan is done." } else { "The plan failed: say so, and what is missing." };
+        let ask = format!("{how} Answer the user's request from the results of its steps.\n\n{results}");
+        let outcome = self.turn(Part::Synthesis, Message::user(ask), None).await?;
+        let is_answer = match &outcome.status {
+            Status::Completed => true,
+            // An answer that is longer than its bound is an answer.
+            Status::Stopped(StopReason::Reply(_)) => true,
+            _ => false,
+        };
+        let text = if is_answer && !outcome.text.trim().is_empty() { outcome.text } else { results };
+        if completed {
+            let mut outcome = Outcome::completed(text);
+            let failed = all.iter().filter(|step| step.status != StepStatus::Completed);
+            outcome.failed = failed.map(|step| step.number.to_string().into()).collect();
+            return Ok(outcome);
+        }
+        let mut outcome = Outcome::new(Status::Stopped(reason));
+        outcome.text = text;
+        Ok(outcome)
+    }
+
+    /// Returns the prompt that asks for a plan.
+    fn ask(&self, goal: &str) -> String {
+        let tools = |reads: bool| {
+            let is = |access| self.planner.reads.contains(access) == reads;
+            let named = self.planner.tools.iter().filter(|tool| is(tool.spec().access()));
+            let names: Vec<_> = named.map(|tool| tool.spec().name().to_owned()).collect();
+            if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+        };
+        format!(
+            "Plan this request:\n\n{goal}\n\nTools of executors: {}. Tools of yours alone: {}.",
+            tools(true),
+            tools(false)
+        )
+    }
+
+    /// Returns the prompt that asks for another plan, for what is left.
+    fn ask_again(&self, done: &[StepReport], ended: &[StepReport]) -> String {
+        let undone = ended.iter().filter(|step| step.status != StepStatus::Completed);
+        let all: Vec<_> = done.iter().chain(undone).cloned().collect();
+        let next = all.iter().map(|step| step.number).max().unwrap_or_default().saturating_add(1);
+        let results = listing(&all, self.planner.budgets.planner_conversation);
+        format!(
+            "The plan failed. These are its steps:\n\n{results}\n\nMake a plan for what is left, in another way where one \
+             failed. Steps that are completed are kept: do not repeat them, and name them in `depends_on` where their \
+             results are needed. Number the new steps from {next}."
+        )
+    }
+}
+
+/// Returns the answer of the run of an agent of the planner.
+fn answered(outcome: Outcome) -> Result<Outcome> {
+    if let Status::Failed(error) = &outcome.status {
+        return Err(error.to_error());
+    }
+    let mut answer = Outcome::new(outcome.status);
+    answer.text = outcome.text;
+    Ok(answer)
+}
+
+/// Returns the error of a run that has no result.
+fn failure(status: &Status) -> Option<Error> {
+    match status {
+        Status::Completed => None,
+        Status::Failed(error) => Some(error.to_error()),
+        Status::Stopped(reason) => {
+            let text = format!("an agent of the planner was stopped: {reason}");
+            Some(Error::new(ErrorKind::Stopped, text).with_stop_reason(reason.clone()))
+        }
+        Status::Paused(pause) => Some(Error::paused(pause.clone())),
+        _ => Some(Error::cancelled()),
+    }
+}
+
+/// True if the run before ended with questions to the user.
+fn asked_before(history: &History) -> bool {
+    let said = history.iter().filter(|message| message.role() != Role::User).last();
+    said.is_some_and(|message| message.role() == Role::Assistant && message.text().starts_with(ASKS))
+}
+
+fn lost() -> Error {
+    Error::new(ErrorKind::Internal, "the effects of a planner gave what nothing asked for")
+}

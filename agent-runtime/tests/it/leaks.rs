@@ -179,6 +179,53 @@ async fn attack_44_a_queued_prompt_that_is_dropped_leaves_no_labels() {
     assert_eq!(state.labels(), NEITHER);
 }
 
+/// A layer that shows something else than its tool said.
+#[derive(Debug)]
+struct Shortens;
+
+#[async_trait]
+impl ToolLayer for Shortens {
+    async fn around(&self, next: NextCall<'_>) -> Result<ToolOutput, ToolError> {
+        let output = next.run().await?;
+        Ok(ToolOutput::text(format!("In short: {output:?}")))
+    }
+}
+
+/// A layer that makes an error of each result.
+#[derive(Debug)]
+struct Fails;
+
+#[async_trait]
+impl ToolLayer for Fails {
+    async fn around(&self, next: NextCall<'_>) -> Result<ToolOutput, ToolError> {
+        let output = next.run().await?;
+        Err(ToolError::tell(format!("not like this: {output:?}")))
+    }
+}
+
+#[tokio::test]
+async fn attack_44_a_layer_that_rewrites_a_result_takes_no_label_away() {
+    for layer in [Arc::new(Shortens) as Arc<dyn ToolLayer>, Arc::new(Fails)] {
+        let look = FakeTool::new("look")
+            .access(Access::NONE)
+            .giving(ToolOutput::text("4711").with_labels(Labels::all()));
+        let agent = agent(obeying(&["look"]).model()).tool(look).build().unwrap();
+        let runtime = on(&memory(), asks()).tool_layer(Given(layer)).build();
+        let outcome = runtime.session().start(&agent, "Go").outcome().await.unwrap();
+        assert_eq!(outcome.labels, Labels::all());
+    }
+}
+
+#[derive(Debug)]
+struct Given(Arc<dyn ToolLayer>);
+
+#[async_trait]
+impl ToolLayer for Given {
+    async fn around(&self, next: NextCall<'_>) -> Result<ToolOutput, ToolError> {
+        self.0.around(next).await
+    }
+}
+
 /// The events as a version without labels would have stored them.
 fn unlabelled(events: &[Envelope]) -> Vec<Envelope> {
     fn strip(value: &mut Value) {

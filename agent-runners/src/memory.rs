@@ -9,7 +9,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use entourage_core::{
     Error, Result, Timestamp,
-    event::{Envelope, Record, weigh_plain},
+    event::{Envelope, Record, plain_line, weigh_plain},
     session::SessionState,
     tool::{
         Access, Labels, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec, schema_of,
@@ -169,14 +169,14 @@ impl Tool for Remember {
 
     async fn call(&self, input: ToolInput, cx: &ToolContext<'_>) -> Result<ToolOutput, ToolError> {
         let Noted { note } = input.parse()?;
-        let text = note.trim();
+        let text = plain(&note);
         if text.is_empty() || text.chars().nth(NOTE).is_some() {
             return Err(ToolError::tell(format!("a note has 1 to {NOTE} characters; shorten it")));
         }
         self.1.check(cx)?;
         let (key, labels) = (cx.idempotency_key(), cx.run().read(SessionState::labels));
         if !self.1.notes().await?.iter().any(|(note, _)| note.key == key) {
-            let note = Note { text: text.to_owned(), key, labels };
+            let note = Note { text, key, labels };
             let kept = self.1.shelf.keep(note, "memory", "Keep a note".to_owned()).await;
             kept.map_err(|error| told(&error))?;
         }
@@ -227,11 +227,23 @@ impl Tool for Recall {
         let mut text = format!("{} notes of earlier sessions:", found.len());
         for (place, (_, note, at)) in found.iter().enumerate() {
             labels |= note.labels;
-            text.push_str(&format!("\n\n{}. ({})\n{}", place + 1, ago(now.since(*at)), note.text));
+            // No note can look like the next one.
+            let said = plain(&note.text).replace('\n', "\n   ");
+            text.push_str(&format!("\n\n{}. ({})\n{said}", place + 1, ago(now.since(*at))));
         }
         let text = if found.is_empty() { "no note is like this query".to_owned() } else { text };
         Ok(ToolOutput::text(text).with_labels(labels))
     }
+}
+
+/// Returns a text without what nobody sees and what moves a terminal's cursor. Its lines and their indents are kept.
+fn plain(text: &str) -> String {
+    let line = |line: &str| {
+        let indent: String = line.chars().take_while(|c| matches!(c, ' ' | '\t')).collect();
+        indent + &plain_line(line)
+    };
+    let lines: Vec<_> = text.lines().map(line).collect();
+    lines.join("\n").trim().to_owned()
 }
 
 /// Returns a time that has passed, in its largest whole unit.

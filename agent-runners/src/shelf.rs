@@ -1,6 +1,6 @@
 //! Values that agents keep in a session of its own, from which other sessions read them by tools.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use entourage_core::{
@@ -13,6 +13,10 @@ use entourage_runtime::Session;
 
 /// The likeness of two texts: greater is more alike, and 0 is not at all.
 pub(crate) type Likeness = Arc<dyn Fn(&str, &str) -> f64 + Send + Sync>;
+
+/// First and last wait for a session in which another process keeps a value. Each is twice the one before.
+const FIRST_WAIT: Duration = Duration::from_millis(25);
+const LAST_WAIT: Duration = Duration::from_millis(3_200);
 
 /// A session in which no agent works, and which holds values.
 #[derive(Clone)]
@@ -55,7 +59,8 @@ impl Shelf {
         }
     }
 
-    /// Keeps a value, by a run of the agent `keeper` with this prompt.
+    /// Keeps a value, by a run of the agent `keeper` with this prompt. While another process keeps one it waits, for
+    /// about 6 seconds at most.
     ///
     /// # Errors
     /// Those of the run.
@@ -65,8 +70,24 @@ impl Shelf {
         keeper: &'static str,
         prompt: String,
     ) -> Result<()> {
-        self.session.start(Keeper(keeper, value), prompt).outcome().await.map(drop)
+        let mut wait = FIRST_WAIT;
+        loop {
+            let kept = self.session.start(Keeper(keeper, value.clone()), prompt.clone()).outcome().await;
+            match kept {
+                // One that lost the session midway may have kept the value: better twice than not at all.
+                Err(error) if is_taken(&error) && wait <= LAST_WAIT => {
+                    tokio::time::sleep(wait).await;
+                    wait *= 2;
+                }
+                kept => return kept.map(drop),
+            }
+        }
     }
+}
+
+/// True if another process works in the session just now.
+fn is_taken(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Busy | ErrorKind::Conflict)
 }
 
 /// The agent of a run that records one value.

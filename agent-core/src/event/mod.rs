@@ -32,9 +32,19 @@ use std::{borrow::Cow, fmt, sync::Arc};
 use serde::{Serialize, Serializer, de::DeserializeOwned, ser, ser::SerializeStruct};
 
 use crate::{
-    Error, ErrorKind, Result, RunId, SessionId, Timestamp, base::bound::is_readable,
-    permission::ApprovalRequest, provider::Delta,
+    Error, ErrorKind, Result, RunId, SessionId, Timestamp, base::bound::is_readable, message::Message,
+    permission::ApprovalRequest, provider::Delta, spec::Labels,
 };
+
+impl RunStarted {
+    /// Creates the start of a run of the agent of this name, without bounds.
+    #[must_use]
+    pub fn new(agent: Arc<str>, prompt: Arc<Message>) -> Self {
+        let (queued, budget, deadline, title, above) = (None, None, None, None, None);
+        let (format, named_by_run, labels) = (FORMAT, true, Labels::empty());
+        Self { format, agent, prompt, queued, budget, deadline, title, named_by_run, above, labels }
+    }
+}
 
 /// Origin of an event: session, run and agent.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,7 +5,6 @@ use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::versions::FORMAT;
 use crate::{
     Digest, ErrorRecord, Money, RequestId, RunId, SessionId, Timestamp, Usage,
     base::{ApprovalId, BudgetLimits, Charge, EffectKey, Pause, RunAbove, Todo, json},
@@ -63,6 +62,9 @@ pub struct RunStarted {
     /// The run that asked for this one, in a session below another one. Runs of older versions lack it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub above: Option<Arc<RunAbove>>,
+    /// Labels of the prompt, and of what the session above had read.
+    #[serde(default = "Labels::all")]
+    pub labels: Labels,
 }
 
 payload! {
@@ -367,6 +369,9 @@ payload! {
         /// Time at which its own run is stopped.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         deadline: Option<Timestamp>,
+        /// Labels of the prompt, which the session has once it reads it.
+        #[serde(default = "Labels::all")]
+        labels: Labels,
     }
 }
 
@@ -486,13 +491,4 @@ fn first() -> u32 {
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
 fn is_first(attempt: &u32) -> bool {
     *attempt == 1
-}
-
-impl RunStarted {
-    /// Creates the start of a run of the agent of this name, without bounds.
-    #[must_use]
-    pub fn new(agent: Arc<str>, prompt: Arc<Message>) -> Self {
-        let (queued, budget, deadline, title, above) = (None, None, None, None, None);
-        Self { format: FORMAT, agent, prompt, queued, budget, deadline, title, named_by_run: true, above }
-    }
 }

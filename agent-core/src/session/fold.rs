@@ -114,6 +114,8 @@ impl SessionState {
             Event::PromptDropped(dropped) => self.unqueue(dropped.queued),
             Event::MessageAdded(added) => {
                 if let Some(queued) = added.queued {
+                    let prompt = self.queue.iter().find(|it| it.seq == queued);
+                    self.labels |= prompt.map(|it| it.queued.labels).unwrap_or_default();
                     self.unqueue(queued);
                 }
                 self.hear(&added.message);
@@ -178,6 +180,7 @@ impl SessionState {
 
     fn start(&mut self, envelope: &Envelope, started: &RunStarted) {
         self.end();
+        self.labels |= started.labels;
         self.gauge.run_started();
         self.above = started.above.clone().or(self.above.take());
         if self.head.title.is_empty() {

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 
 use async_trait::async_trait;
 use entourage_core::tool::{
-    Access, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec, schema_of,
+    Access, Footprint, Labels, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec, schema_of,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -73,7 +73,13 @@ impl Tool for FindTools {
             return Ok(ToolOutput::text(text).with_metadata(json!({ "found": [] })));
         }
         let names: Vec<_> = found.iter().map(|spec| spec.name()).collect();
-        Ok(ToolOutput::text(results(&found)).with_metadata(json!({ "found": names })))
+        let output = ToolOutput::text(results(&found)).with_metadata(json!({ "found": names }));
+        // A server whose results are a stranger's words has written the descriptions of its tools as well.
+        let is_strange = |spec: &&ToolSpec| spec.labels_of(&Footprint::new(spec.access())).is_all();
+        Ok(match found.iter().any(is_strange) {
+            true => output.with_labels(Labels::UNTRUSTED),
+            false => output,
+        })
     }
 }
 

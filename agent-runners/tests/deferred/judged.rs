@@ -10,8 +10,8 @@ use entourage_core::{
     permission::{ApprovalRequest, Approver, Decision, Scope},
     run::{RunContext, Status, StopReason},
     tool::{
-        Access, Footprint, LayerVerdict, Tool, ToolContext, ToolError, ToolInput, ToolLayer, ToolOutput,
-        ToolSpec, Tools,
+        Access, Footprint, Labels, LayerVerdict, Tool, ToolContext, ToolError, ToolInput, ToolLayer,
+        ToolOutput, ToolSpec, Tools,
     },
 };
 use entourage_runners::ToolsetExt;
@@ -278,4 +278,21 @@ async fn issue_15_in_plan_mode_a_deferred_tool_that_changes_something_waits_for_
     assert_eq!(pay.finished(), 1);
     let events = stored(&store, session.id()).await;
     assert_eq!(started(&events), ["find_tools", "present_plan", "crm_pay"]);
+}
+
+#[tokio::test]
+async fn attack_44_descriptions_of_a_server_are_a_strangers_text() {
+    for (access, expected) in [
+        (Access::NONE, Labels::empty()),
+        (Access::NETWORK, Labels::empty()),
+        // As the tools of a server are, whose results may be anything.
+        (Access::READ | Access::NETWORK, Labels::UNTRUSTED),
+    ] {
+        let provider =
+            ScriptedProvider::new().call("find_tools", json!({ "query": "crm pay" })).text("Done.");
+        let tools = set([FakeTool::new("crm_pay").access(access)]).deferred();
+        let agent = agent(&provider).toolset(tools).build().unwrap();
+        let session = testkit::runtime().policy(Policy::allow_all()).build().session();
+        assert_eq!(session.start(&agent, "Go").outcome().await.unwrap().labels, expected, "{access:?}");
+    }
 }

@@ -289,8 +289,11 @@ impl Site {
         self.lost.get_or_init(|| error).to_error()
     }
 
-    /// Returns the todo list.
+    /// Returns the todo list. Whoever reads the list of another session reads what those had read who wrote it.
     pub(crate) fn todos(&self) -> Vec<Todo> {
+        if !Arc::ptr_eq(&self.todos.journal, &self.journal) {
+            self.read_labelled(self.todos.journal.read(SessionState::labels));
+        }
         self.todos.journal.read(|state| state.todos().to_vec())
     }
 
@@ -301,8 +304,15 @@ impl Site {
     pub(crate) async fn set_todos(&self, todos: Vec<Todo>) -> Result<()> {
         let TodoList { journal, origin: owner } = &self.todos;
         let origin = Origin::new(owner.session.clone(), owner.run, Arc::clone(&self.origin.agent));
+        let origin = Arc::new(origin);
+        let labels = self.read(SessionState::labels);
+        // Before the list, which nobody may read without them.
+        if !journal.read(SessionState::labels).contains(labels) {
+            let added = Event::LabelsAdded(LabelsAdded::new(labels));
+            journal.stage_in(&self.life, &origin, self.now(), added)?;
+        }
         let changed = Event::TodosChanged(Arc::new(TodosChanged::new(todos)));
-        journal.stage_in(&self.life, &Arc::new(origin), self.now(), changed)?;
+        journal.stage_in(&self.life, &origin, self.now(), changed)?;
         journal.commit(&self.emitter).await
     }
 

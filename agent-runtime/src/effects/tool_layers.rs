@@ -2,9 +2,13 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU8, Ordering},
+    },
 };
 
+use async_trait::async_trait;
 use entourage_core::{
     Result, bound,
     event::EffectKey,
@@ -209,13 +213,15 @@ async fn pass_edited(
 }
 
 /// Runs a call inside the layers of its tool. Arguments of an approver are passed through the layers first; what
-/// `by_approver` is set to then is the reason that it did not run.
+/// `by_approver` is set to then is the reason that it did not run. The labels of all that the layers were shown are
+/// added to `read`: what they make of it has them too.
 pub(super) async fn run(
     site: &Site,
     tool: &Arc<dyn Tool>,
     input: ToolInput,
     cx: &ToolContext<'_>,
     by_approver: Option<&OnceLock<Held>>,
+    read: &AtomicU8,
 ) -> Result<ToolOutput, ToolError> {
     if let Some(held) = by_approver
         && let Err(reason) = pass_edited(site, cx.run(), tool, &input.arguments).await
@@ -223,6 +229,20 @@ pub(super) async fn run(
         drop(held.set(reason));
         return Ok(ToolOutput::default());
     }
-    let layers = layers(site, tool);
+    let shown = Shown(read);
+    let layers: Vec<_> = layers(site, tool).into_iter().flat_map(|layer| [layer, &shown]).collect();
     NextCall::new(&layers, &**tool, input, cx).run().await
+}
+
+/// Collects the labels of what the layers around it are shown.
+#[derive(Debug)]
+struct Shown<'a>(&'a AtomicU8);
+
+#[async_trait]
+impl ToolLayer for Shown<'_> {
+    async fn around(&self, next: NextCall<'_>) -> Result<ToolOutput, ToolError> {
+        let output = next.run().await?;
+        self.0.fetch_or(output.labels.bits(), Ordering::Relaxed);
+        Ok(output)
+    }
 }

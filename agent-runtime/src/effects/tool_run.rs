@@ -4,7 +4,7 @@ use std::{
     borrow::Cow,
     future::{Future, poll_fn},
     pin::Pin,
-    sync::OnceLock,
+    sync::{OnceLock, atomic::AtomicU8},
     task::Poll,
     time::Duration,
 };
@@ -151,10 +151,12 @@ pub(super) fn run_tool<'c>(
                 Done::Ran(Ran { call, edited, result: Err(error), labels, held: None, ended, time }),
             );
         }
-        let (started, held) = (site.now(), OnceLock::new());
+        let (started, held, read) = (site.now(), OnceLock::new(), AtomicU8::default());
         let input = ToolInput::new(arguments.take().unwrap_or_default());
         let run = Caught::new(|| match has_layers(site, tool) {
-            true => Box::pin(tool_layers::run(site, tool, input, &context, by_approver.then_some(&held))),
+            true => {
+                Box::pin(tool_layers::run(site, tool, input, &context, by_approver.then_some(&held), &read))
+            }
             false => (**tool).call(input, &context),
         });
         let done = match over {
@@ -162,7 +164,7 @@ pub(super) fn run_tool<'c>(
             Some(over) => Box::pin(over.run_until_cancelled_owned(in_time(limit, run))).await,
         };
         let result = checked(done, limit);
-        let labels = tool.spec().labels_of(context.footprint());
+        let labels = tool.spec().labels_of(context.footprint()) | Labels::from_bits_retain(read.into_inner());
         let ended = site.now();
         let time = ended.since(started);
         (place, Done::Ran(Ran { call, edited, result, labels, held: held.into_inner(), ended, time }))

@@ -111,6 +111,7 @@ fn start(
     (started.queued, started.budget, started.deadline) = (queued, task.budget, task.deadline);
     started.title.clone_from(&within.title);
     started.above.clone_from(&within.above);
+    started.labels = within.labels | task.labels;
     Ok((Arc::new(Origin::new(session, run, path)), task, Event::RunStarted(Arc::new(started))))
 }
 

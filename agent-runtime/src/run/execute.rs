@@ -177,9 +177,6 @@ impl Admitted {
             }
         }
         journal.stage(origin, *now, first);
-        if !self.resumed {
-            journal.stage_labels(origin, *now, self.within.labels | self.task.labels);
-        }
     }
 
     /// Begins once the open run, and what waits below it, has ended. What is below ends first: until the open run has

@@ -13,7 +13,7 @@ use entourage_core::{
     bound,
     context::Compaction,
     event::{ApprovalDecided, Event, Origin, Signal},
-    message::{History, Message},
+    message::History,
     permission::{Answer, ApprovalId, Decision},
     provider::Model,
     run::Task,
@@ -147,7 +147,8 @@ impl Session {
 
     /// Adds a prompt to the active run: it joins the conversation before the next model call, together with all that
     /// came meanwhile. If there is no further call, it begins a run of the same agent, which subscribers and observers
-    /// see. Only a `ReactAgent` takes prompts in; after any other agent they begin runs.
+    /// see. Only a `ReactAgent` takes prompts in; after any other agent they begin runs. Bounds of the task count for a
+    /// run that it begins.
     ///
     /// Returns once the prompt is stored. Dropping the future takes nothing back.
     ///
@@ -157,8 +158,8 @@ impl Session {
     /// [`ErrorKind::InvalidInput`] for a session below another one, whose agent takes prompts from its parent alone.
     /// [`ErrorKind::EmptyPrompt`], [`ErrorKind::Busy`] for a full queue or a run of another process,
     /// [`ErrorKind::Cancelled`] when the session was cancelled meanwhile, those of a guard on prompts, the store's.
-    pub async fn steer(&self, prompt: impl Into<Message>) -> Result<()> {
-        self.0.steer(Task::new(prompt), &self.1).await
+    pub async fn steer(&self, prompt: impl Into<Task>) -> Result<()> {
+        self.0.steer(prompt.into(), &self.1).await
     }
 
     /// Continues the run that a process left unfinished, or that is paused. No completed step runs again. What this

@@ -70,10 +70,10 @@ impl Ticket {
             self.joins.is_some(),
             self.task.budget,
             self.task.deadline,
+            self.task.labels,
         );
         let origin = self.origin(journal);
         let seq = journal.stage(&origin, now, Event::PromptQueued(Arc::new(queued)));
-        journal.stage_labels(&origin, now, self.task.labels);
         self.queued = Some(InQueue { seq, created: journal.record.created });
     }
 }

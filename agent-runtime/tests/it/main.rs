@@ -71,6 +71,7 @@ mod layers_record;
 mod layers_record_wire;
 mod layers_refresh;
 mod layers_retry;
+mod leaks;
 mod leases;
 mod loops;
 mod meddler;

@@ -58,8 +58,9 @@ pub(super) fn digest_of(tool: &Tool) -> Digest {
 
 /// The declarations of a server's tool; `None` for one whose schema is too large.
 ///
-/// Hints are the server's word. One that says nothing of a tool leaves it able to do anything (ATTACKS 19).
-pub(super) fn spec_of(server: &str, tool: &Tool) -> Option<ToolSpec> {
+/// Hints are the server's word. One that says nothing of a tool leaves it able to do anything (ATTACKS 19), and none
+/// takes from a server that `is_remote`, on another machine, that each call tells that machine something.
+pub(super) fn spec_of(server: &str, is_remote: bool, tool: &Tool) -> Option<ToolSpec> {
     let mut schema = Value::Object((*tool.input_schema).clone());
     bound::check(&schema, SCHEMA * 8).ok()?;
     if schema.to_string().len() > SCHEMA {
@@ -73,7 +74,8 @@ pub(super) fn spec_of(server: &str, tool: &Tool) -> Option<ToolSpec> {
     let description = plain(&bound::shortened(description, DESCRIPTION));
     let hints = tool.annotations.clone().unwrap_or_default();
     let reads = hints.read_only_hint == Some(true);
-    let open = if hints.open_world_hint == Some(false) { Access::NONE } else { Access::NETWORK };
+    let is_closed = hints.open_world_hint == Some(false) && !is_remote;
+    let open = if is_closed { Access::NONE } else { Access::NETWORK };
     let (access, repeat) = match (reads, hints.idempotent_hint) {
         (true, _) => (Access::READ | open, Repeat::Safe),
         (false, Some(true)) => (Access::ALL - Access::DELEGATE - Access::ASK, Repeat::Idempotent),
@@ -232,17 +234,21 @@ mod tests {
             (json!({"openWorldHint": false}), all, Repeat::Once),
         ] {
             let spec =
-                spec_of("s", &tool(json!({"name": "t", "inputSchema": {}, "annotations": hints}))).unwrap();
+                spec_of("s", false, &tool(json!({"name": "t", "inputSchema": {}, "annotations": hints})))
+                    .unwrap();
             assert_eq!((spec.access(), spec.repeat()), (access, repeat), "{hints}");
             assert_eq!(spec.schema(), &json!({"type": "object"}));
             assert!(!spec.names_subjects());
+            let tool = tool(json!({"name": "t", "inputSchema": {}, "annotations": hints}));
+            let remote = spec_of("s", true, &tool).unwrap();
+            assert_eq!(remote.access(), access | Access::NETWORK, "a call of another machine: {hints}");
         }
     }
 
     #[test]
     fn what_a_server_says_of_a_tool_is_bounded() {
         let long = tool(json!({"name": "t", "description": "é".repeat(20_000), "inputSchema": {}}));
-        assert!(spec_of("s", &long).unwrap().description().len() <= DESCRIPTION);
+        assert!(spec_of("s", false, &long).unwrap().description().len() <= DESCRIPTION);
         let mut deep = json!({});
         for _ in 0..200 {
             deep = json!({ "properties": deep });
@@ -250,14 +256,15 @@ mod tests {
         let mut wide = tool(json!({"name": "t", "inputSchema": {}}));
         for schema in [deep, json!({ "description": "x".repeat(SCHEMA) })] {
             wide.input_schema = Arc::new(schema.as_object().unwrap().clone());
-            assert!(spec_of("s", &wide).is_none());
+            assert!(spec_of("s", false, &wide).is_none());
         }
     }
 
     #[test]
     fn attack_44_nothing_in_a_description_is_hidden() {
         let text = "Reads.\n\tFast\u{1b}[2J\u{202e}\u{200b}\u{e0041}\u{feff} é 日";
-        let spec = spec_of("s", &tool(json!({"name": "t", "description": text, "inputSchema": {}}))).unwrap();
+        let spec =
+            spec_of("s", false, &tool(json!({"name": "t", "description": text, "inputSchema": {}}))).unwrap();
         assert_eq!(spec.description(), "Reads.\n\tFast[2J é 日");
     }
 

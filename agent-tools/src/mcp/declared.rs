@@ -39,7 +39,7 @@ pub(super) enum Kind {
 impl Declared {
     /// A tool of the server; `None` if it cannot be offered.
     pub(super) fn tool(server: &McpServer, tool: &Tool) -> Option<Self> {
-        let spec = timed(content::spec_of(&server.name, tool)?, server);
+        let spec = timed(content::spec_of(&server.name, server.is_remote(), tool)?, server);
         let (kind, digest) = (Kind::Tool(tool.name.to_string()), content::digest_of(tool));
         Some(Self { kind, spec, digest, layers: Vec::new() })
     }

@@ -46,8 +46,8 @@ pub use server::{McpLifecycle, McpServer};
 /// - [`Mcp::start`] returns at once, and the servers start side by side. The set has the tools of a server from when it
 ///   is connected: a program with one run waits for [`Mcp::ready`], and one that a person talks to does not.
 /// - The tools are named `mcp_<server>_<tool>`. A tool with hints that it only reads has the access read, and network
-///   unless it says that it touches no world outside; any other can do anything but start agents and ask the user. No
-///   tool names what it touches, so no scope with roots or hosts admits one.
+///   unless it says that it touches no world outside and its server is on this machine; any other can do anything but
+///   start agents and ask the user. No tool names what it touches, so no scope with roots or hosts admits one.
 /// - A server that has resources or prompts has the tools `mcp_<server>_resources` and `mcp_<server>_prompts` too.
 /// - A connection that broke is made anew once for the next call. A call that ran when it broke is repeated if its tool
 ///   only reads, and is an error result otherwise. A server that was silent for 30 s is pinged before a call.

@@ -78,6 +78,11 @@ impl McpServer {
         }
     }
 
+    /// True for a server on another machine.
+    pub(super) fn is_remote(&self) -> bool {
+        matches!(&self.reach, Reach::Http { url, .. } if !is_loopback(url))
+    }
+
     /// A server that is a program, spoken to over its standard input and output. No shell reads the arguments.
     pub fn command<A: Into<OsString>>(
         name: impl Into<String>,

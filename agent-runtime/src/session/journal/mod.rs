@@ -25,11 +25,10 @@ use std::{
 
 use entourage_core::{
     Error, ErrorKind, ErrorRecord, Result, RunId, SessionId, Timestamp,
-    event::{Checkpoint, Envelope, Event, LabelsAdded, Origin, Recorded},
+    event::{Checkpoint, Envelope, Event, Origin, Recorded},
     message::json_bytes,
     run::Outcome,
     session::{Batch, Lease, ReadRange, Row, SessionRecord, SessionState, SharedStore},
-    tool::Labels,
 };
 use tokio::sync::Notify;
 
@@ -303,14 +302,6 @@ impl Journal {
     /// Adds an event to the state; it is stored by the next commit. Returns its number.
     pub(crate) fn stage(&self, origin: &Arc<Origin>, at: Timestamp, event: Event) -> u64 {
         self.stage_locked(&mut self.lock(), origin, at, event)
-    }
-
-    /// Adds the event that the session reads text of these labels, unless it did before.
-    pub(crate) fn stage_labels(&self, origin: &Arc<Origin>, at: Timestamp, labels: Labels) {
-        let inner = &mut self.lock();
-        if !inner.state.labels().contains(labels) {
-            self.stage_locked(inner, origin, at, Event::LabelsAdded(LabelsAdded::new(labels)));
-        }
     }
 
     /// Adds an event of a run to the state, unless that run is over.

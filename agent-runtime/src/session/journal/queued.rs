@@ -15,5 +15,5 @@ pub(crate) struct InQueue {
 
 /// Returns the task of a queued prompt's own run.
 pub(crate) fn queued_task(queued: &PromptQueued) -> Task {
-    Task::of(Arc::clone(&queued.prompt), queued.budget, queued.deadline)
+    Task::of(Arc::clone(&queued.prompt), queued.budget, queued.deadline).with_labels(queued.labels)
 }

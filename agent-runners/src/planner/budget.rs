@@ -173,8 +173,8 @@ pub(super) fn shares<'a>(texts: impl IntoIterator<Item = &'a str>, most: usize) 
     texts.into_iter().map(|text| cut(text, share)).collect()
 }
 
-/// Returns the conversation without its oldest exchanges, so that it takes at most so many tokens; `None` if it needs no
-/// change. An exchange begins with a message of the user. The newest stays, and with `keeps_first` the oldest too.
+/// Returns the conversation without its oldest exchanges, so that it takes at most so many tokens; `None` if it needs
+/// no change. An exchange begins with a message of the user. The newest stays, and with `keeps_first` the oldest too.
 pub(super) fn fitted(history: &History, most: usize, keeps_first: bool) -> Option<History> {
     let most = u64::try_from(most).unwrap_or(u64::MAX);
     let sizes: Vec<_> = history.iter().map(|message| estimate_tokens(message)).collect();

@@ -61,11 +61,11 @@ impl Agent for Conversation {
                 Next::Assign | Next::GoOn(_) if cx.is_stopping() => return Err(Error::paused(Pause::Asked)),
                 Next::Assign => {
                     let text = task.prompt.text();
-                    self.tell(cx, &talk, 1, StepMessageKind::TaskAssignment, text, Usage::default())?
+                    Self::tell(cx, &talk, 1, StepMessageKind::TaskAssignment, text, Usage::default())?
                 }
                 Next::GoOn(turn) => {
                     let (kind, text) = (StepMessageKind::Clarification, GO_ON.to_owned());
-                    self.tell(cx, &talk, turn, kind, text, Usage::default())?
+                    Self::tell(cx, &talk, turn, kind, text, Usage::default())?
                 }
                 Next::Turn(turn, begun) => self.turn(cx, &talk, turn, begun).await?,
                 Next::Answer(turn, begun) => self.answer(cx, &talk, turn, begun).await?,
@@ -96,7 +96,6 @@ impl Conversation {
 
     /// Records a message to the executor, which begins its turn.
     fn tell(
-        &self,
         cx: &RunContext,
         talk: &Talk,
         turn: u32,
@@ -149,7 +148,7 @@ impl Conversation {
             return Err(Error::new(ErrorKind::Stopped, format!("the planner did not answer {reason}")));
         }
         let (kind, next) = (StepMessageKind::Clarification, turn.saturating_add(1));
-        self.tell(cx, talk, next, kind, answer.to_owned(), outcome.usage)
+        Self::tell(cx, talk, next, kind, answer.to_owned(), outcome.usage)
     }
 }
 

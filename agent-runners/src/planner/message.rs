@@ -67,9 +67,9 @@ pub struct StepMessage {
     pub turn: u32,
     /// Most turns of the conversation.
     pub most: u32,
-    /// Type.
+    /// Its type.
     pub kind: StepMessageKind,
-    /// Text.
+    /// Its text.
     pub text: Arc<str>,
     /// The session of the agent that is given the message and answers it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -90,7 +90,7 @@ impl Draft {
         match (self.steps.is_empty(), self.questions.is_empty()) {
             (true, true) => problems.push("there are neither steps nor questions".to_owned()),
             (false, false) => {
-                problems.push("there are both steps and questions; give one of them".to_owned())
+                problems.push("there are both steps and questions; give one of them".to_owned());
             }
             (true, false) => self.check_questions(rules, &mut problems),
             (false, true) => {

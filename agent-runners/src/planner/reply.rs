@@ -127,8 +127,8 @@ fn marked(text: &str) -> (StepMessageKind, String) {
 
 /// Returns the newest reply that the tool took.
 fn replied(work: &[Arc<Message>]) -> Option<(StepMessageKind, String)> {
-    let taken = answered(work).filter(|(call, result)| *call.name == *REPLY && !result.is_error);
-    let arguments = serde_json::from_value(taken.last()?.0.arguments.to_value()).ok();
+    let mut taken = answered(work).filter(|(call, result)| *call.name == *REPLY && !result.is_error);
+    let arguments = serde_json::from_value(taken.next_back()?.0.arguments.to_value()).ok();
     let Arguments { kind, text } = arguments?;
     Some((kind_of(&kind)?, text.trim().to_owned()))
 }

@@ -54,9 +54,7 @@ use self::{attribute::Options, errors::Errors};
 ///
 /// | key | value | without it |
 /// |---|---|---|
-/// | `access` | `"read"`, `"write"`, `"execute"`, `"network"`, `"delegate"`, `"ask"`, joined by `+`; `"none"` for a
-/// tool that touches nothing outside its arguments | does not compile: the default policy runs what reads, delegates,
-/// asks or touches nothing, and asks about the rest |
+/// | `access` | `"read"`, `"write"`, `"execute"`, `"network"`, `"delegate"`, `"ask"`, joined by `+`; `"none"` for a tool that touches nothing outside its arguments | does not compile: the default policy runs what reads, delegates, asks or touches nothing, and asks about the rest |
 /// | `name` | 1 to 64 letters, digits, `_` and `-` | the function's name |
 /// | `description` | a text, or a macro such as `include_str!("count.md")` | the doc comment |
 /// | `repeat` | `"safe"`, `"idempotent"`, `"resume"` or `"once"` | read-only tools are `safe`, others `once` |
@@ -87,8 +85,7 @@ use self::{attribute::Options, errors::Errors};
 /// | `read` | a path that the call reads | `read` | `AsRef<Path>` |
 /// | `write` | a path that the call changes, and may read | `write` | `AsRef<Path>` |
 /// | `host` | a host, or a URL whose host counts | `network` | `AsRef<str>` |
-/// | `command` | the command line that the call runs, which also names all that its program does | `execute` |
-/// `AsRef<str>` |
+/// | `command` | the command line that the call runs, which also names all that its program does | `execute` | `AsRef<str>` |
 ///
 /// `Option<T>` and `Vec<T>` of such a type name each value, but a call has one command. Once an argument is marked,
 /// each of these accesses needs a mark, as rules take the tool for one that names all that it touches. Without marks,

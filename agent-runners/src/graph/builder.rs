@@ -150,8 +150,24 @@ impl<O> TaskGraphBuilder<O> {
         K: Into<Task>,
         F: Fn(N::Given) -> K + Send + Sync + 'static,
     {
-        self.add(id.as_ref(), |wiring| {
-            DraftWork::Agent(worker(agent.into_agent(), made(needs.wire(wiring), task), work::read_text()))
+        self.shared_agent_with(id.as_ref(), agent.into_agent(), needs, task)
+    }
+
+    /// The same for an agent that several nodes share: it has one name among the parts of the graph.
+    pub(crate) fn shared_agent_with<N, K, F>(
+        &self,
+        id: &str,
+        agent: Arc<dyn Agent>,
+        needs: N,
+        task: F,
+    ) -> Handle<String>
+    where
+        N: Needs,
+        K: Into<Task>,
+        F: Fn(N::Given) -> K + Send + Sync + 'static,
+    {
+        self.add(id, |wiring| {
+            DraftWork::Agent(worker(agent, made(needs.wire(wiring), task), work::read_text()))
         })
     }
 

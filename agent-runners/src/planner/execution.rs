@@ -121,7 +121,7 @@ impl Execution {
             let done = done.iter().map(|(number, result)| (*number, result.as_str()));
             assignment(&goal, &words, done.chain(found), budget)
         };
-        let node = graph.agent_with(step.number.to_string(), Arc::clone(agent), needs, ask);
+        let node = graph.shared_agent_with(&step.number.to_string(), Arc::clone(agent), needs, ask);
         match step.executor_required {
             true => node.timeout(self.limits.time).scope(self.scope(step)),
             false => node,

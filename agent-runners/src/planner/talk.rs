@@ -159,7 +159,7 @@ mod tests {
                 _ => {}
             }
         }
-        (replies.len() as u32 + 1, answers, None)
+        (u32::try_from(replies.len()).unwrap() + 1, answers, None)
     }
 
     fn replies() -> impl Strategy<Value = StepMessageKind> {

@@ -75,7 +75,7 @@ fn planner(life: &Life) -> Result<Planner> {
 /// A plan that cannot run, one whose second step fails, and another one for that.
 fn again(life: &Life) -> Result<Planner> {
     let mut fails = step(2, &[]);
-    fails["description"] = json!("Fail.");
+    fails.as_object_mut().unwrap().insert("description".to_owned(), json!("Fail."));
     let plan = |steps: &[Value]| json!({ "steps": steps });
     let plans = ScriptedProvider::by_history()
         .call("final_answer", plan(&[step(1, &[1])]))

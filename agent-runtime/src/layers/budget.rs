@@ -31,8 +31,7 @@ use crate::layers::{Forecast, estimate::tokens};
 /// | end of the call | charge |
 /// |---|---|
 /// | a finished reply | the reported figures; a missing one is estimated from the prompt and the output |
-/// | a reply that broke off, was cancelled or dropped | the reported figures, the output at least as it came; a missing
-/// one as reserved |
+/// | a reply that broke off, was cancelled or dropped | the reported figures, the output at least as it came; a missing one as reserved |
 /// | refused by the service | one call, no tokens, no money |
 /// | never sent: invalid, refused here, no connection | nothing |
 /// | unknown: timeout, broken connection, dropped before an answer | as reserved |

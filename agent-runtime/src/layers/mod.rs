@@ -35,17 +35,14 @@
 //!
 //! | wrong | effect |
 //! |---|---|
-//! | first-delta or idle timeout outside retry | a wait between attempts counts as a silent model, and a stalled
-//! attempt ends the call |
+//! | first-delta or idle timeout outside retry | a wait between attempts counts as a silent model, and a stalled attempt ends the call |
 //! | retry outside refresh | each attempt may refresh again, and the second pass has only the remaining retries |
-//! | retry outside fallback | a short outage moves the call to another model, and a retry begins with the failed one
-//! again |
+//! | retry outside fallback | a short outage moves the call to another model, and a retry begins with the failed one again |
 //! | rate limit outside retry | several requests count as one, and a call keeps its slot while it backs off |
 //! | one rate limit twice in a stack | each call waits for the slot that it holds, until the limit's own time is up |
 //! | timeout outside rate limit | a full queue counts as a silent model |
 //! | budget outside retry | one reservation serves several attempts |
-//! | budget outside cache | a cached reply reserves money, counts as a call, and is refused when the budget is used up
-//! |
+//! | budget outside cache | a cached reply reserves money, counts as a call, and is refused when the budget is used up |
 //! | check outside retry | a retry hides the broken stream that the check should have found |
 //!
 //! ```

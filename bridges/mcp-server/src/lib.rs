@@ -21,8 +21,7 @@
 //! | what happens | what the client gets |
 //! |---|---|
 //! | the tool answers | its text, images and files; never its metadata |
-//! | an unknown tool, wrong arguments, a refusal, a panic, a failure | an error result (`isError`) with a text; the
-//! connection goes on |
+//! | an unknown tool, wrong arguments, a refusal, a panic, a failure | an error result (`isError`) with a text; the connection goes on |
 //! | somebody has to decide, and nobody did yet | an error result with the id of the approval |
 //! | the same call again, after the decision | the call continues from the question |
 //! | a `progressToken` in the call | the progress of the tool, and the names of the tools that a served agent calls |

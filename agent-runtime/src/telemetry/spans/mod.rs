@@ -26,14 +26,9 @@ use crate::deferred::written;
 ///
 /// | span | when | carries |
 /// |---|---|---|
-/// | `invoke_agent {agent}` | a run, or the part of it from a resume on | `gen_ai.agent.name`, `gen_ai.conversation.id`
-/// (the session), `entourage.run.id`, `entourage.agent.path`, `entourage.resumed` (how often, for a run that goes on),
-/// `entourage.status`, `entourage.stop_reason`, `entourage.steps` |
-/// | `chat {model}` | a model call with all its attempts | `gen_ai.provider.name`, `gen_ai.request.model`,
-/// `gen_ai.response.model`, `.id`, `.finish_reasons`, `gen_ai.usage.*`, `entourage.attempts`; an event `restart` for
-/// each further attempt |
-/// | `execute_tool {tool}` | a tool call | `gen_ai.tool.name`, `gen_ai.tool.call.id`, `entourage.not_run` for a call
-/// that was refused before it ran; its tool is `_OTHER` where the model may have made up the name |
+/// | `invoke_agent {agent}` | a run, or the part of it from a resume on | `gen_ai.agent.name`, `gen_ai.conversation.id` (the session), `entourage.run.id`, `entourage.agent.path`, `entourage.resumed` (how often, for a run that goes on), `entourage.status`, `entourage.stop_reason`, `entourage.steps` |
+/// | `chat {model}` | a model call with all its attempts | `gen_ai.provider.name`, `gen_ai.request.model`, `gen_ai.response.model`, `.id`, `.finish_reasons`, `gen_ai.usage.*`, `entourage.attempts`; an event `restart` for each further attempt |
+/// | `execute_tool {tool}` | a tool call | `gen_ai.tool.name`, `gen_ai.tool.call.id`, `entourage.not_run` for a call that was refused before it ran; its tool is `_OTHER` where the model may have made up the name |
 ///
 /// All have `gen_ai.operation.name` and, when they failed, `error.type` with the kind of the error. Names and kinds go
 /// to OpenTelemetry through the fields `otel.name`, `otel.kind` and `otel.status_code`.

@@ -11,14 +11,15 @@ use entourage_core::{
 };
 
 use super::{
-    AgentDefinition, AgentFiles, AgentTexts, Catalogue, FileAgent,
+    AgentDefinition, AgentFiles, AgentTexts, Catalogue, FileAgent, TeamDefinition,
     catalogue::{Inner, LARGE},
     unknown,
 };
 use crate::{
     agent_tool::AgentTool,
     combined::{Combined, ToolsetExt},
-    react::ReactAgent,
+    react::{ReactAgent, joined},
+    team::{Member, Team, lead_prompt},
 };
 
 /// Most agents of a chain in which each delegates to the next.
@@ -160,7 +161,7 @@ pub(super) fn make(
 ) -> Result<Arc<dyn Agent>> {
     let parts = Parts { files, definition, below };
     match &definition.team {
-        Some(_) => parts.team(),
+        Some(team) => parts.team(team),
         None => Ok(Arc::new(parts.react()?)),
     }
 }
@@ -214,13 +215,27 @@ impl Parts<'_> {
         builder.build().map_err(|error| self.at(&error))
     }
 
-    fn team(&self) -> Result<Arc<dyn Agent>> {
-        let make = self.catalogue().team.as_ref().ok_or_else(|| {
-            self.wrong("it describes a team, and the program makes none; remove `team`".to_owned())
-        })?;
-        let members = self.definition.team.iter().flat_map(|team| &team.members);
-        let members = members.map(|member| self.below(&member.name)).collect::<Result<_>>()?;
-        make(self.definition, members).map_err(|error| self.at(&error))
+    /// The team, whose lead has the model, the instructions and the tools of the definition.
+    fn team(&self, team: &TeamDefinition) -> Result<Arc<dyn Agent>> {
+        if self.definition.mcp.as_ref().is_some_and(|servers| !servers.is_empty()) {
+            let text = "the lead of a team has no tools of MCP servers; give `mcp` to a member instead";
+            return Err(self.wrong(text.to_owned()));
+        }
+        let alone = AgentDefinition { mcp: Some(Vec::new()), ..self.definition.clone() };
+        let lead = Parts { definition: &alone, ..*self }.react()?;
+        let tools = lead.tool_set();
+        let mut builder = Team::builder(self.definition.name.clone(), lead.model().clone())
+            .instructions(joined(&lead_prompt(), &lead.instructions()))
+            .lead_tools(tools.iter().cloned().collect::<Vec<_>>());
+        if let Some(items) = team.at_once {
+            builder = builder.at_once(usize::try_from(items).unwrap_or(usize::MAX));
+        }
+        for member in &team.members {
+            let replicas = usize::try_from(member.replicas).unwrap_or(usize::MAX);
+            let of_file = Member::new(self.below(&member.name)?).size(member.size).replicas(replicas);
+            builder = builder.member(of_file.specialist_in(member.specialist_in.iter().copied()));
+        }
+        Ok(Arc::new(builder.build().map_err(|error| self.at(&error))?))
     }
 
     /// The agent of this name, of the program or of a file.

@@ -15,16 +15,11 @@ use entourage_core::{
     tool::{Tool, Tools, Toolset},
 };
 
-use super::AgentDefinition;
 use crate::react::IntoTools;
 
 /// The names of the two models that each catalogue has.
 pub(super) const LARGE: &str = "large";
 pub(super) const SMALL: &str = "small";
-
-/// Makes the agent of a definition with a team, of its members in their order.
-pub(super) type MakeTeam =
-    dyn Fn(&AgentDefinition, Vec<Arc<dyn Agent>>) -> Result<Arc<dyn Agent>> + Send + Sync;
 
 /// The most that agents of files get: models, tools, MCP servers and agents by name, a scope and limits. Cloning shares
 /// it.
@@ -56,7 +51,6 @@ pub(super) struct Inner {
     pub(super) scope: Scope,
     pub(super) project_scope: Scope,
     pub(super) limits: Limits,
-    pub(super) team: Option<Arc<MakeTeam>>,
 }
 
 impl Catalogue {
@@ -73,7 +67,6 @@ impl Catalogue {
                 scope: Scope::all(),
                 project_scope: Scope::all(),
                 limits: Limits::default(),
-                team: None,
             },
             tools: Vec::new(),
             agents: Vec::new(),
@@ -168,19 +161,6 @@ impl CatalogueBuilder {
     /// Sets the limits of a run, which definitions can lower.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.inner.limits = limits;
-        self
-    }
-
-    /// Sets the function that makes the agent of a definition with a team, of the agents of its members in their order.
-    /// Without it such a definition is refused.
-    ///
-    /// The ceilings hold for that agent and those below it; limits are those of the members. The function must follow
-    /// from its arguments alone, so that a resumed run has the same agent.
-    pub fn team(
-        mut self,
-        make: impl Fn(&AgentDefinition, Vec<Arc<dyn Agent>>) -> Result<Arc<dyn Agent>> + Send + Sync + 'static,
-    ) -> Self {
-        self.inner.team = Some(Arc::new(make));
         self
     }
 

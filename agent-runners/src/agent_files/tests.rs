@@ -11,6 +11,8 @@ use entourage_core::{
 use entourage_testkit::{FakeTool, ScriptedProvider};
 use serde_json::{Value, json};
 
+use crate::team::TaskType;
+
 use super::{
     AgentDefinition, AgentFiles, AgentMode, AgentText, AgentTexts, Catalogue, CatalogueBuilder, build,
 };
@@ -94,12 +96,17 @@ fn ce05_what_there_is_not_is_an_error_that_lists_what_there_is() {
         (json!({"description": "a".repeat(1_025)}), "more than 1024 characters"),
         (json!({"tools": vec!["a"; 201]}), "more than 200 entries"),
         (json!({"team": "ab"}), "`team` is no table"),
-        (json!({"team": {"members": ["a"]}}), "the program makes none"),
+        (json!({"team": {"members": ["b"]}}), "there is no agent `b`"),
         (json!({"team": {"members": []}}), "a list of 1 to 50 `members`"),
         (json!({"team": {"members": ["a", "a"]}}), "`a` is a member of the team twice"),
-        (json!({"team": {"members": ["a"], "lead": "b"}}), "the lead `b` is no member"),
-        (json!({"team": {"members": ["a"], "size": "XXL"}}), "use XS, S, M, L or XL"),
-        (json!({"team": {"members": ["a"], "leed": "a"}}), "did you mean `lead`?"),
+        (json!({"team": {"members": ["a"], "at_once": 0}}), "`at_once` is no whole number from 1 to 100"),
+        (json!({"team": {"members": [{"name": "a", "size": "XXL"}]}}), "use XS, S, M, L or XL"),
+        (json!({"team": {"members": [{"name": "a", "specialist_in": ["poems"]}]}}), "use one of summarize"),
+        (
+            json!({"team": {"members": [{"name": "a", "replicas": 101}]}}),
+            "`replicas` is no whole number from 1 to",
+        ),
+        (json!({"team": {"members": [{"name": "a", "replica": 1}]}}), "did you mean `replicas`?"),
     ] {
         let error = tools(&settings).unwrap_err();
         assert!(error.contains(said) && error.starts_with("`a`: "), "{settings}: {error}");
@@ -133,17 +140,20 @@ fn ce05_a_definition_can_only_narrow() {
 }
 
 #[test]
-fn ce05_a_team_is_read_with_its_lead_size_and_roles() {
+fn ce05_a_team_is_read_with_its_members() {
     let settings = json!({"team": {
-        "lead": "architect", "size": "m", "members": ["architect", {"name": "tester", "role": "tests"}],
+        "at_once": 3,
+        "members": ["coder", {"name": "scout", "size": "xs", "replicas": 5, "specialist_in": "summarize, chat"}],
     }});
     let mut text = text("crew", &settings);
     text.instructions.clear();
     let definition = AgentDefinition::read(&text).unwrap();
     let team = definition.team.as_ref().unwrap();
-    assert_eq!((team.lead.as_deref(), team.size, team.members.len()), (Some("architect"), Some(Size::M), 2));
-    assert_eq!(team.members[1].role.as_deref(), Some("tests"));
-    assert_eq!(definition.needs().collect::<Vec<_>>(), ["architect", "tester"]);
+    assert_eq!((team.at_once, team.members.len()), (Some(3), 2));
+    assert_eq!((team.members[0].size, team.members[0].replicas), (Size::M, 1));
+    assert_eq!((team.members[1].size, team.members[1].replicas), (Size::Xs, 5));
+    assert_eq!(team.members[1].specialist_in, [TaskType::Summarize, TaskType::Chat]);
+    assert_eq!(definition.needs().collect::<Vec<_>>(), ["coder", "scout"]);
 }
 
 #[tokio::test]

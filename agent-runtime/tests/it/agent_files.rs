@@ -229,34 +229,26 @@ async fn attack_21_a_file_of_a_project_gains_nothing_by_the_name_of_another() {
 }
 
 #[tokio::test]
-async fn cw18_a_team_of_a_file_is_made_by_the_program() {
+async fn ce05_a_team_of_a_file_has_its_lead_and_its_members() {
     let (disk, store) = (Disk::default(), memory());
-    disk.write(text("pair", "", json!({"team": {"members": ["worker", "checker"], "lead": "worker"}})));
-    disk.write(text("worker", "Work.", json!({"mode": "subagent"})));
+    let team = json!({"members": ["worker", {"name": "checker", "specialist_in": ["review"]}]});
+    disk.write(text("crew", "Be brief.", json!({"team": team, "tools": []})));
+    disk.write(text("worker", "Work.", json!({"mode": "subagent", "model": "small"})));
     disk.write(text("checker", "Check.", json!({"model": "small"})));
-    let (worker, checker) = (ScriptedProvider::new().text("Done."), ScriptedProvider::new().text("Right."));
-    let catalogue = Catalogue::builder(worker.model())
-        .small(checker.model())
-        .team(|definition, members| {
-            assert_eq!(definition.team.as_ref().unwrap().lead.as_deref(), Some("worker"));
-            let agent = act(move |cx| {
-                let members = members.clone();
-                Box::pin(async move {
-                    let mut said = Vec::new();
-                    for member in members {
-                        let role = member.name().to_owned();
-                        said.push(cx.ask(&role, member, "Go").await?.text.to_string());
-                    }
-                    Ok(said.join(" "))
-                })
-            });
-            Ok(Arc::new(agent))
-        })
-        .build()
-        .unwrap();
-    let agent = AgentFiles::new(catalogue, disk.clone()).agent("pair").await.unwrap();
+    let items = json!({"items": [
+        {"id": "work", "task": "Work.", "type": "code"},
+        {"id": "check", "task": "Check.", "type": "review", "after": ["work"]},
+    ]});
+    let lead = ScriptedProvider::new().text(items.to_string()).text("Done and right.");
+    let members = ScriptedProvider::new().text("Done.").text("Right.");
+    let catalogue = Catalogue::builder(lead.model()).small(members.model()).build().unwrap();
+    let agent = AgentFiles::new(catalogue, disk.clone()).agent("crew").await.unwrap();
     let session = runtime_on(&store).session();
     let outcome = session.start(&agent, "Do it").outcome().await.unwrap();
-    assert_eq!(&*outcome.text, "Done. Right.");
+    assert_eq!(&*outcome.text, "Done and right.");
+    let told = &lead.requests()[0].instructions;
+    assert!(told.starts_with("You lead a team.") && told.ends_with("Be brief."), "{told}");
+    let prompts: Vec<_> = members.requests().iter().map(|it| it.instructions.to_string()).collect();
+    assert_eq!(prompts, ["Work.", "Check."]);
     assert_eq!(reads(&stored(&store, session.id()).await).len(), 1);
 }

@@ -94,8 +94,23 @@ pub(crate) async fn begin(directory: &Path, store: &SharedStore, root: &SessionI
 /// Checks the place after the work.
 pub(crate) async fn end(directory: &Path, store: &SharedStore, root: &SessionId) {
     let tree = Tree::load(store, root).await.unwrap();
+    next_change(&place(directory).join("workspace")).await;
     let faults = faults(&place(directory), &tree, root);
     assert!(faults.is_empty(), "{faults:#?}");
+}
+
+/// Makes a change in each directory: it removes what a killed process left beside a file there. The change that it was
+/// killed at is not repeated, so no other one need follow.
+async fn next_change(workspace: &Path) {
+    let paths = ["next", "made/next"];
+    let hands = Workspace::open(workspace).unwrap();
+    let provider = ScriptedProvider::new()
+        .calls(paths.map(|path| ("write", json!({ "path": path, "content": "next" }))))
+        .text("Done.");
+    let agent = ReactAgent::builder("next", provider.model()).tools(hands.write_tools()).build().unwrap();
+    let runtime = Runtime::builder().policy(Policy::allow_all()).build();
+    assert!(runtime.session().start(&agent, "Write both.").outcome().await.unwrap().is_completed());
+    paths.map(|path| fs::remove_file(workspace.join(path)).unwrap());
 }
 
 /// The faults of a workspace after the work: each change is there as often as its call says, and whole.

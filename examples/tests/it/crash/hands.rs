@@ -110,7 +110,7 @@ async fn next_change(workspace: &Path) {
     let agent = ReactAgent::builder("next", provider.model()).tools(hands.write_tools()).build().unwrap();
     let runtime = Runtime::builder().policy(Policy::allow_all()).build();
     assert!(runtime.session().start(&agent, "Write both.").outcome().await.unwrap().is_completed());
-    paths.map(|path| fs::remove_file(workspace.join(path)).unwrap());
+    paths.iter().for_each(|path| fs::remove_file(workspace.join(path)).unwrap());
 }
 
 /// The faults of a workspace after the work: each change is there as often as its call says, and whole.

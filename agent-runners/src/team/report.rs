@@ -1,6 +1,11 @@
 //! Who does what in a team: a fold over the events of its session.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+    sync::Arc,
+    time::Duration,
+};
 
 use entourage_core::{
     Result,
@@ -9,7 +14,7 @@ use entourage_core::{
 };
 
 use super::{TeamItem, TeamMessage, TeamPlanned};
-use crate::graph::{GraphReport, NodeEnd, NodeReport, NodeState};
+use crate::graph::{GraphReport, NodeEnd, NodeFinished, NodeReport, NodeStarted, NodeState};
 
 /// Characters of a task that a line shows.
 const SHOWN: usize = 60;
@@ -26,6 +31,17 @@ pub struct TeamReport {
     pub graph: GraphReport,
     /// The messages of the mailbox, oldest first.
     pub messages: Vec<Arc<TeamMessage>>,
+    /// The attempts that ended, oldest first.
+    pub(super) tries: Vec<Try>,
+}
+
+/// An attempt at an item that was completed or failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Try {
+    pub(super) item: Arc<str>,
+    pub(super) member: Arc<str>,
+    pub(super) success: bool,
+    pub(super) time: Duration,
 }
 
 /// A member in a [`TeamReport`].
@@ -61,13 +77,24 @@ impl TeamReport {
     pub fn from_events<'a>(events: impl IntoIterator<Item = &'a Envelope, IntoIter: Clone>) -> Result<Self> {
         let events = events.into_iter();
         let mut report = Self { graph: GraphReport::from_events(events.clone())?, ..Self::default() };
+        // The member at each item.
+        let mut at_work: HashMap<Arc<str>, Arc<str>> = HashMap::new();
         for event in events {
             let Event::Recorded(record) = &event.event else { continue };
             if let Some(planned) = record.get::<TeamPlanned>()? {
                 report.items.clone_from(&planned.items);
                 report.messages.clear();
+                report.tries.clear();
             } else if let Some(message) = record.get::<TeamMessage>()? {
                 report.messages.push(message);
+            } else if let Some(started) = record.get::<NodeStarted>()? {
+                let member =
+                    started.agent.as_ref().map(|agent| (Arc::clone(&started.node), Arc::clone(agent)));
+                at_work.extend(member);
+            } else if let Some(finished) = record.get::<NodeFinished>()? {
+                report
+                    .tries
+                    .extend(at_work.remove(&finished.node).and_then(|member| tried(&finished, member)));
             }
         }
         Ok(report)
@@ -140,6 +167,17 @@ impl TeamReport {
             _ => Ok(()),
         }
     }
+}
+
+/// Returns the attempt that ended so; `None` for one that was broken off.
+fn tried(finished: &NodeFinished, member: Arc<str>) -> Option<Try> {
+    let success = match finished.end {
+        NodeEnd::Completed(_) => true,
+        NodeEnd::Failed(_) => false,
+        NodeEnd::Skipped(_) | NodeEnd::Cancelled => return None,
+    };
+    let (item, time) = (Arc::clone(&finished.node), Duration::from_micros(finished.micros));
+    Some(Try { item, member, success, time })
 }
 
 impl fmt::Display for TeamReport {

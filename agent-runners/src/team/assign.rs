@@ -167,6 +167,8 @@ mod tests {
     }
 
     type Row = (&'static str, Size, &'static [TaskType]);
+    /// Members, a type of task, the member that the lead names, and the members of each attempt.
+    type Case<'a> = (&'a [Row], TaskType, Option<&'a str>, &'a [&'a [&'a str]]);
 
     fn roster(members: &[Row], performance: Performance) -> Roster {
         let member = |(id, size, types): &Row| {
@@ -198,7 +200,7 @@ mod tests {
             ("eve", L, &[Review]),
             ("max", Xl, &[]),
         ];
-        let table: &[(&[Row], TaskType, Option<&str>, &[&[&str]])] = &[
+        let table: &[Case<'_>] = &[
             (all, Code, Some("scout"), &[&["scout"], &["clerk"], &["ann", "bob"], &["eve"], &["max"]]),
             (all, Review, None, &[&["eve"], &["max"]]),
             (all, Review, Some("ann"), &[&["ann"], &["eve"], &["max"]]),

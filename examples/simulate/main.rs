@@ -1,7 +1,7 @@
 //! Simulations on paused time: results of the library's parts together, compared with values that can be computed by
 //! hand.
 //!
-//! `cargo run --release -p entourage-examples --example simulate` prints four tables. Everything that runs is the real
+//! `cargo run --release -p entourage-examples --example simulate` prints six tables. Everything that runs is the real
 //! runtime; only the models and time are simulated: an hour takes milliseconds, and the figures are the same each
 //! time. It exits with an error if a stated bound does not hold, so it is a check as well as a demonstration. Names of
 //! tables, such as `-- S1 S3`, leave the others out.
@@ -14,6 +14,8 @@ mod s1;
 mod s2;
 mod s3;
 mod s4;
+mod s5;
+mod s6;
 mod stats;
 
 use std::process::ExitCode;
@@ -43,10 +45,17 @@ fn main() -> ExitCode {
 type Simulation = fn(&mut Checks) -> Result<()>;
 
 fn simulate() -> Result<Checks> {
-    let all: [(&str, Simulation); 4] = [("S1", s1::run), ("S2", s2::run), ("S3", s3::run), ("S4", s4::run)];
+    let all: [(&str, Simulation); 6] = [
+        ("S1", s1::run),
+        ("S2", s2::run),
+        ("S3", s3::run),
+        ("S4", s4::run),
+        ("S5", s5::run),
+        ("S6", s6::run),
+    ];
     let wanted: Vec<_> = std::env::args().skip(1).collect();
     if let Some(unknown) = wanted.iter().find(|name| !all.iter().any(|(known, _)| known == name)) {
-        let text = format!("there is no simulation `{unknown}`; name some of S1, S2, S3 and S4");
+        let text = format!("there is no simulation `{unknown}`; name some of S1 to S6");
         return Err(Error::new(ErrorKind::InvalidInput, text));
     }
     let mut checks = Checks::default();

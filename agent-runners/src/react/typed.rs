@@ -86,6 +86,11 @@ impl<T> TypedAgent<T> {
     pub fn with_model(&self, model: impl Into<ModelSlot>) -> Self {
         Self { agent: Typed(self.agent.0.with_model(model)), makes: PhantomData }
     }
+
+    /// Returns the agent below, whose answers follow the same rule.
+    pub(crate) fn into_react(self) -> ReactAgent {
+        self.agent.0
+    }
 }
 
 #[async_trait]

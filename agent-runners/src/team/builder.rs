@@ -74,8 +74,8 @@ pub struct Team(pub(super) Arc<Inner>);
 
 pub(super) struct Inner {
     pub(super) name: String,
-    pub(super) lead: Lead,
     pub(super) planner: Arc<dyn Agent>,
+    pub(super) supervisor: ReactAgent,
     pub(super) speaker: ReactAgent,
     pub(super) roster: Arc<Roster>,
     pub(super) at_once: usize,
@@ -182,15 +182,15 @@ impl TeamBuilder {
             return Err(invalid("a team works on no items at once; raise `TeamBuilder::at_once`"));
         }
         let speaker = self.lead.speaker()?;
-        self.lead.supervisor(None)?;
+        let supervisor = self.lead.supervisor()?;
         let main = Member::new(&speaker);
         let members = self.members.into_iter().chain([main]).collect();
         let roster = Arc::new(Roster { members, performance: self.performance, main: LEAD.into() });
         let planner = self.lead.planner(&roster)?;
         Ok(Team(Arc::new(Inner {
             name: self.name,
-            lead: self.lead,
             planner,
+            supervisor,
             speaker,
             roster,
             at_once: self.at_once,

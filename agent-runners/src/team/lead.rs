@@ -54,27 +54,27 @@ pub(super) struct Lead {
 }
 
 impl Lead {
-    fn builder(&self, more: Option<Arc<dyn Tool>>) -> ReactBuilder {
-        let tools: Vec<_> = self.tools.iter().cloned().chain(more).collect();
+    fn builder(&self) -> ReactBuilder {
+        let tools = self.tools.iter().cloned();
         ReactAgent::builder(LEAD, self.model.clone()).instructions(self.instructions.clone()).tools(tools)
     }
 
     /// Returns the lead while it plans for these members.
     pub(super) fn planner(&self, roster: &Arc<Roster>) -> Result<Arc<dyn Agent>> {
         let roster = Arc::clone(roster);
-        let planner = self.builder(None).returns::<TeamPlan>().repairs(REPAIRS);
+        let planner = self.builder().returns::<TeamPlan>().repairs(REPAIRS);
         Ok(Arc::new(planner.validate(move |plan, _| check(&roster, plan)).build()?))
     }
 
     /// Returns the lead while the others work.
-    pub(super) fn supervisor(&self, more: Option<Arc<dyn Tool>>) -> Result<Arc<dyn Agent>> {
-        let supervisor = self.builder(more).returns::<Interventions>();
-        Ok(Arc::new(supervisor.validate(|steps, _| steps.check()).build()?))
+    pub(super) fn supervisor(&self) -> Result<ReactAgent> {
+        let supervisor = self.builder().returns::<Interventions>();
+        Ok(supervisor.validate(|steps, _| steps.check()).build()?.into_react())
     }
 
     /// Returns the lead as one who works and answers.
     pub(super) fn speaker(&self) -> Result<ReactAgent> {
-        self.builder(None).build()
+        self.builder().build()
     }
 }
 

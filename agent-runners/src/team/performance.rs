@@ -6,7 +6,6 @@ use entourage_core::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 
 use super::{TaskType, TeamReport};
-use crate::graph::NodeState;
 
 /// Items of a type after which a member's record counts.
 const ENOUGH: u32 = 5;
@@ -16,7 +15,7 @@ const ENOUGH: u32 = 5;
 ///
 /// Of the members of one size, the one with the highest rate of success comes first, then the fastest one, once each
 /// that is compared has done five items of the type. The rate of `s` successes in `n` items is `(s + 1) / (n + 2)`:
-/// Laplace's rule of succession, so that few items say little. Items that were skipped or cancelled do not count.
+/// Laplace's rule of succession, so that few items say little. Attempts that were broken off do not count.
 ///
 /// ```
 /// use std::time::Duration;
@@ -65,17 +64,11 @@ impl Performance {
         record.micros = record.micros.saturating_add(micros);
     }
 
-    /// Records the items of a run that were completed or failed. An item that several members tried counts for the
-    /// last one.
+    /// Records the attempts at the items of a run that were completed or failed, each for the member that made it.
     pub fn learn_from(&mut self, run: &TeamReport) {
-        for node in &run.graph.nodes {
-            let success = match node.state() {
-                NodeState::Completed => true,
-                NodeState::Failed => false,
-                _ => continue,
-            };
-            if let (Some(member), Some(item)) = (&node.agent, run.item(&node.id)) {
-                self.learn(member, item.kind, success, node.time);
+        for attempt in &run.tries {
+            if let Some(item) = run.item(&attempt.item) {
+                self.learn(&attempt.member, item.kind, attempt.success, attempt.time);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Who does what in a team: a fold over the events of its session.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use entourage_core::{
     Result, SessionId,
@@ -9,7 +9,7 @@ use entourage_core::{
 };
 
 use super::{TeamItem, TeamMessage, TeamPlanned};
-use crate::graph::{GraphReport, NodeEnd, NodeReport, NodeState, Places};
+use crate::graph::{GraphReport, NodeEnd, NodeFinished, NodeReport, NodeState, Places};
 
 /// Characters of a task that a line shows.
 const SHOWN: usize = 60;
@@ -29,6 +29,17 @@ pub struct TeamReport {
     /// The team's session, once its plan was made.
     session: Option<SessionId>,
     places: Places,
+    /// The attempts that ended, oldest first.
+    pub(super) tries: Vec<Try>,
+}
+
+/// An attempt at an item that was completed or failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Try {
+    pub(super) item: Arc<str>,
+    pub(super) member: Arc<str>,
+    pub(super) success: bool,
+    pub(super) time: Duration,
 }
 
 /// A member in a [`TeamReport`].
@@ -92,6 +103,11 @@ impl TeamReport {
         if let Some(message) = record.get::<TeamMessage>()? {
             self.messages.push(message);
             return Ok(true);
+        }
+        if let Some(finished) = record.get::<NodeFinished>()? {
+            let place = self.places.get(&finished.node);
+            let member = place.and_then(|place| self.graph.nodes.get(*place)?.agent.clone());
+            self.tries.extend(member.and_then(|member| tried(&finished, member)));
         }
         self.graph.see(&mut self.places, event)?;
         let name = record.name();
@@ -168,6 +184,17 @@ impl TeamReport {
 
 fn shown(item: &TeamItem) -> String {
     plain_line(&item.task).chars().take(SHOWN).collect()
+}
+
+/// Returns the attempt that ended so; `None` for one that was broken off.
+fn tried(finished: &NodeFinished, member: Arc<str>) -> Option<Try> {
+    let success = match finished.end {
+        NodeEnd::Completed(_) => true,
+        NodeEnd::Failed(_) => false,
+        NodeEnd::Skipped(_) | NodeEnd::Cancelled => return None,
+    };
+    let (item, time) = (Arc::clone(&finished.node), Duration::from_micros(finished.micros));
+    Some(Try { item, member, success, time })
 }
 
 impl fmt::Display for TeamReport {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use entourage_core::{
-    Result,
+    Error, ErrorKind, Result,
     agent::{Agent, AgentPart},
     run::{Outcome, RunContext, Status, Task},
 };
@@ -15,10 +15,7 @@ use super::{
     mail::{Inbox, LEAD, Mail, Room, SendMessage},
     plan::TeamPlan,
 };
-use crate::{
-    graph::{GraphControl, GraphReport, News, NodeState, Supervisor, TaskGraph},
-    typed::OutcomeExt,
-};
+use crate::graph::{GraphControl, GraphReport, News, NodeState, Supervisor, TaskGraph};
 
 /// Place at which the lead reads what came until the end.
 const END: &str = "end";
@@ -37,8 +34,8 @@ impl Agent for Team {
         let part = |name: &str, agent: Arc<dyn Agent>| AgentPart::Agent { name: name.into(), agent };
         let members = self.0.roster.members.iter().map(|member| part(member.id(), Arc::clone(&member.agent)));
         let planner = part("lead plans", Arc::clone(&self.0.planner));
-        let supervisor = self.0.lead.supervisor(None).ok().map(|agent| part("lead steps in", agent));
-        members.chain([planner]).chain(supervisor).collect()
+        let supervisor = part("lead steps in", Arc::new(self.0.supervisor.clone()));
+        members.chain([planner, supervisor]).collect()
     }
 
     async fn run(&self, task: Task, cx: &RunContext) -> Result<Outcome> {
@@ -62,7 +59,7 @@ impl Team {
         if !outcome.is_completed() {
             return Ok(Err(ended(outcome.status, outcome.text)));
         }
-        let plan = outcome.value::<TeamPlan>()?;
+        let plan = read_plan(&outcome.text)?;
         if let Some(answer) = plan.answer.as_ref().filter(|_| plan.items.is_empty()) {
             return Ok(Err(Outcome::completed(answer.as_str())));
         }
@@ -85,7 +82,10 @@ impl Team {
     fn graph(&self, items: &[TeamItem], room: Option<&Arc<Room>>) -> Result<TaskGraph> {
         let inner = &self.0;
         let equip = |member: &Member| equipped(member, room);
-        let send = room.map(|room| Arc::new(SendMessage::new(room, LEAD)) as _);
+        let supervisor = match room {
+            Some(room) => inner.supervisor.with_tool(Arc::new(SendMessage::new(room, LEAD)))?,
+            None => inner.supervisor.clone(),
+        };
         let ask = {
             let room = room.cloned();
             move |news: &News| {
@@ -93,7 +93,7 @@ impl Team {
                 Ok(news_task(news, &mail))
             }
         };
-        let supervisor = Supervisor::new(inner.lead.supervisor(send)?, LEAD, Arc::new(ask));
+        let supervisor = Supervisor::new(Arc::new(supervisor), LEAD, Arc::new(ask));
         let mut graph = inner.roster.graph(&inner.name, items, equip)?;
         graph = graph.limit(inner.at_once).live(&inner.live).supervised_by(supervisor);
         if let Some(room) = room.cloned() {
@@ -138,6 +138,14 @@ fn equipped(member: &Member, room: Option<&Arc<Room>>) -> Arc<dyn Agent> {
 
 fn read(room: Option<&Arc<Room>>, to: &str, place: &str) -> Result<Mail> {
     room.map(|room| room.with_prompt(to, place)).transpose().map(Option::unwrap_or_default)
+}
+
+/// Reads the plan that the planner's rule has accepted: its schema is not made once more.
+fn read_plan(text: &str) -> Result<TeamPlan> {
+    serde_json::from_str(text).map_err(|error| {
+        let what = "the lead's answer is no plan; resume the run with the team that made it";
+        Error::new(ErrorKind::Protocol, what).caused_by(error)
+    })
 }
 
 fn ended(status: Status, text: String) -> Outcome {

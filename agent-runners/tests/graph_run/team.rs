@@ -295,6 +295,22 @@ async fn lo11_what_was_learned_orders_members_of_one_size() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn lo11_a_failed_attempt_counts_for_the_member_that_made_it() {
+    let items = ["a", "b", "c", "d", "e"].map(|id| item(id, "edit", &[]));
+    let lead = ScriptedProvider::new().text(plan(&items)).text("Done.");
+    let ids = ["a", "b", "c", "d", "e"];
+    let ann = ids.into_iter().fold(Hand::new("ann"), |ann, id| ann.on(id, [Act::Fail("too hard")]));
+    let members = [Member::new(ann), Member::new(Hand::new("max")).size(Size::L)];
+    let team = Team::builder("crew", lead.model()).members(members).build().unwrap();
+    let store = memory();
+    runtime_on(&store).session_with_id(root()).start(&team, "Go").outcome().await.unwrap();
+    let mut learned = Performance::new();
+    learned.learn_from(&TeamReport::from_events(&stored(&store, &root()).await).unwrap());
+    let rates = ["ann", "max"].map(|name| learned.rate_of_success(name, TaskType::Edit));
+    assert_eq!(rates, [1.0 / 7.0, 6.0 / 7.0]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn lo09_a_member_asks_another_one_and_gets_the_answer() {
     // Bob looks until he hears the question.
     let look = FakeTool::new("look").access(Access::READ);

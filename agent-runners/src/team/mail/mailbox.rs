@@ -53,11 +53,11 @@ impl Mailbox {
         if let (MessageKind::Response, Some(of)) = (message.kind, &message.of) {
             self.responses.entry(Arc::clone(of)).or_insert_with(|| Arc::clone(message));
         }
-        for (recipient, waiting) in &mut self.waiting {
-            let to_all = &*message.to == EVERYONE && *recipient != message.from;
-            if to_all || *recipient == message.to {
-                waiting.push_back(Arc::clone(message));
-            }
+        if &*message.to == EVERYONE {
+            let others = self.waiting.iter_mut().filter(|(recipient, _)| **recipient != message.from);
+            others.for_each(|(_, waiting)| waiting.push_back(Arc::clone(message)));
+        } else if let Some(waiting) = self.waiting.get_mut(&message.to) {
+            waiting.push_back(Arc::clone(message));
         }
     }
 

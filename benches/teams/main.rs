@@ -1,0 +1,60 @@
+//! The costs of a team: an item of its plan beside the graph's node that it runs as, messages as there are more of
+//! them, and a thousand teams at once beside the same model calls joined by hand.
+//!
+//! `cargo bench -p entourage-benches --bench teams`; `-- --test` runs each part small; `-- item`, `mailbox` or `crowd`
+//! runs that part. Samples of what is compared are taken in turns, so that a slow moment of the machine hits all.
+
+#![allow(
+    clippy::cast_precision_loss,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a bench prints, and stops at the first thing that is not as it should be"
+)]
+
+mod crowd;
+mod item;
+mod mailbox;
+mod stand_in;
+
+use std::time::Instant;
+
+use tokio::runtime::Runtime as Tokio;
+
+/// Returns the seconds that the work takes, in a task as in a server.
+fn seconds(tokio: &Tokio, work: impl Future<Output = ()> + Send + 'static) -> f64 {
+    let timed = async move {
+        let start = Instant::now();
+        work.await;
+        start.elapsed().as_secs_f64()
+    };
+    tokio.block_on(tokio.spawn(timed)).unwrap()
+}
+
+fn least(values: &[f64]) -> f64 {
+    values.iter().copied().fold(f64::INFINITY, f64::min)
+}
+
+fn line(name: &str, value: f64, target: f64) -> String {
+    let missed = if value > target { " MISSED" } else { "" };
+    format!("{name} {value:.2} (target {target:.1}){missed}")
+}
+
+fn main() {
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    let quick = arguments.iter().any(|argument| argument == "--test");
+    let named: Vec<_> = arguments.iter().filter(|argument| !argument.starts_with("--")).collect();
+    let wants = |part: &str| named.is_empty() || named.iter().any(|name| *name == part);
+    let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let mut results = Vec::new();
+    if wants("item") {
+        results.push(line("us team_item", item::measure(&tokio, quick), 30.0));
+    }
+    if wants("mailbox") {
+        results.push(line("growth mailbox", mailbox::measure(&tokio, quick), 1.3));
+    }
+    if wants("crowd") {
+        results.push(line("ratio teams1000", crowd::measure(quick), 1.2));
+    }
+    println!("{}", results.join("\n"));
+}

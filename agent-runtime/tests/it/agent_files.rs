@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use entourage_core::{
     ErrorKind, Result, SessionId,
-    agent::Agent,
     event::{Envelope, Event},
     permission::Scope,
     session::{SessionFilter, SharedStore},
@@ -17,7 +16,7 @@ use entourage_runners::agent_files::{
 use entourage_testkit::{FakeTool, ScriptedProvider};
 use serde_json::{Value, json};
 
-use crate::common::{Fault, FaultyStore, act, memory, process, runtime_on, stored, until_killed};
+use crate::common::{Fault, FaultyStore, memory, process, runtime_on, stored, until_killed};
 
 /// Files that a test changes.
 #[derive(Clone, Default)]

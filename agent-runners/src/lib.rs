@@ -6,6 +6,7 @@
 //! | [`Autonomy`] | one agent at the level of checking that its session's mode names |
 //! | [`TaskGraph`](graph::TaskGraph) | tasks that depend on each other, side by side where they may |
 //! | [`Team`](team::Team) | a lead that plans, and members of different sizes that work |
+//! | [`Cascade`] | a cheap agent first, and a dearer one where its answer is refused |
 //! | [`Research`](research::Research) | a question, divided among agents that only look |
 //!
 //! Each is an [`Agent`](entourage_core::agent::Agent): it runs in a session, resumes after a crash, and can be a node,
@@ -31,6 +32,7 @@
 mod agent_tool;
 mod autonomy;
 pub mod builtin;
+mod cascade;
 pub mod checked;
 mod combined;
 mod deferred;
@@ -58,6 +60,7 @@ pub use autonomy::{
     Autonomy, AutonomyBuilder, AutonomyLevel, CheckedTask, ConfigChoice, ConfigKind, ConfigOption, Evidence,
     ModeState, Phase, StopKind, Verdict,
 };
+pub use cascade::{Cascade, CascadeBuilder, CascadeStarted, CascadeStep};
 pub use combined::{Combined, ToolsetExt};
 pub use dual::{DualAgent, DualBuilder};
 pub use external::external;

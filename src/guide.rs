@@ -47,6 +47,11 @@ pub mod sandbox {}
 #[cfg_attr(not(doctest), doc = include_str!("../docs/sessions.md"))]
 pub mod sessions {}
 
+/// Models of different sizes that work for each other, and questions in SQL about them.
+///
+#[cfg_attr(not(doctest), doc = include_str!("../docs/teams.md"))]
+pub mod teams {}
+
 /// Tools of your own: previews, footprints, progress, files, and the suite that each passes.
 ///
 #[cfg_attr(not(doctest), doc = include_str!("../docs/tools.md"))]

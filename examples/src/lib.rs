@@ -35,6 +35,10 @@ mod sandbox {}
 mod sessions {}
 
 #[cfg(doctest)]
+#[doc = include_str!("../../docs/teams.md")]
+mod teams {}
+
+#[cfg(doctest)]
 #[doc = include_str!("../../docs/tools.md")]
 mod tools {}
 

@@ -57,6 +57,11 @@ pub mod sessions {}
 #[cfg_attr(not(doctest), doc = include_str!("../docs/planner.md"))]
 pub mod planner {}
 
+/// Models of different sizes that work for each other, and questions in SQL about them.
+///
+#[cfg_attr(not(doctest), doc = include_str!("../docs/teams.md"))]
+pub mod teams {}
+
 /// Tools of your own: previews, footprints, progress, files, and the suite that each passes.
 ///
 #[cfg_attr(not(doctest), doc = include_str!("../docs/tools.md"))]

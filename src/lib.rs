@@ -140,7 +140,7 @@ pub mod session {
 pub mod team {
     pub use entourage_core::team::{Todo, TodoStatus};
     pub use entourage_runners::{
-        Memory, TodoTool,
+        Cascade, CascadeBuilder, CascadeStarted, CascadeStep, Memory, TodoTool,
         team::{
             Member, MemberReport, MemberStatus, MessageKind, Performance, TaskType, Team, TeamBuilder,
             TeamItem, TeamMessage, TeamPlanned, TeamReport,

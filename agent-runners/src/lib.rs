@@ -6,6 +6,7 @@
 //! | [`Autonomy`] | one agent at the level of checking that its session's mode names |
 //! | [`TaskGraph`](graph::TaskGraph) | tasks that depend on each other, side by side where they may |
 //! | [`Team`](team::Team) | a lead that plans, and members of different sizes that work |
+//! | [`Cascade`] | a cheap agent first, and a dearer one where its answer is refused |
 //! | [`Research`](research::Research) | a question, divided among agents that only look |
 //! | [`FileAgent`](agent_files::FileAgent) | an agent that a file describes |
 //! | [`Planner`](planner::Planner) | a request: an answer, some work, or a plan whose steps executors look into |
@@ -34,6 +35,7 @@ pub mod agent_files;
 mod agent_tool;
 mod autonomy;
 pub mod builtin;
+mod cascade;
 pub mod checked;
 mod combined;
 mod deferred;
@@ -62,6 +64,7 @@ pub use autonomy::{
     Autonomy, AutonomyBuilder, AutonomyLevel, CheckedTask, ConfigChoice, ConfigKind, ConfigOption, Evidence,
     ModeState, Phase, StopKind, Verdict,
 };
+pub use cascade::{Cascade, CascadeBuilder, CascadeStarted, CascadeStep};
 pub use combined::{Combined, ToolsetExt};
 pub use dual::{DualAgent, DualBuilder};
 pub use external::external;

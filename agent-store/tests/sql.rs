@@ -20,6 +20,8 @@ mod queries;
 mod runners;
 #[path = "sql/seed.rs"]
 mod seed;
+#[path = "sql/teams.rs"]
+mod teams;
 #[path = "sql/totals.rs"]
 mod totals;
 #[path = "sql/views.rs"]

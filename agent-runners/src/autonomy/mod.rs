@@ -25,6 +25,7 @@ pub(crate) use discriminator::Discriminator;
 pub use ending::StopKind;
 pub use ladder::{Autonomy, AutonomyBuilder};
 pub use levels::AutonomyLevel;
+pub(crate) use machine::{Fate, fate};
 pub use modes::{ConfigChoice, ConfigKind, ConfigOption, ModeState};
 pub(crate) use player::Player;
 pub use progress::CheckedTask;

@@ -54,6 +54,13 @@ impl Player {
         agent.as_any().is_some_and(|any| any.is::<Person>())
     }
 
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Self::React(react) => react.name(),
+            Self::Other(agent) => agent.name(),
+        }
+    }
+
     pub(crate) fn description(&self) -> &str {
         match self {
             Self::React(react) => react.description(),

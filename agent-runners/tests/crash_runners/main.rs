@@ -6,6 +6,7 @@
     reason = "a test may panic and print, in its helpers too"
 )]
 
+mod cascade;
 mod deferred;
 mod distant;
 mod faulty;

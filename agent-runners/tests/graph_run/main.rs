@@ -14,6 +14,7 @@
 mod common;
 
 mod attempts;
+mod cascade;
 mod changes;
 mod cost;
 mod crash;

@@ -29,7 +29,7 @@ const RECENT: &str =
     "UPDATE events SET at = at + (SELECT now FROM clock) - (SELECT max(at) FROM events) - 60000000";
 
 /// Runs `sql` on both engines, the second if there is one, and expects `expected` of both.
-async fn check(lite: &mut SqliteConnection, sql: [&str; 2], expected: &Value) {
+pub(crate) async fn check(lite: &mut SqliteConnection, sql: [&str; 2], expected: &Value) {
     assert_eq!(find(lite, sql[0]).await, *expected, "{}", sql[0]);
     #[cfg(feature = "postgres")]
     if let Some(mut postgres) = crate::engines::postgres::copy_of(lite, sql[1]).await {

@@ -182,6 +182,7 @@ pub fn prompts() -> Vec<Instructions> {
     ];
     own.into_iter()
         .chain([team::lead_prompt()])
+        .chain(team::member_prompts())
         .chain(research::prompts())
         .chain(planner::prompts())
         .chain(built_in_prompts())

@@ -12,6 +12,7 @@ mod performance;
 mod plan;
 mod report;
 mod run;
+mod standard;
 mod task_type;
 
 pub use builder::{Team, TeamBuilder};
@@ -23,3 +24,4 @@ pub use report::{MemberReport, MemberStatus, TeamReport};
 pub use task_type::TaskType;
 
 pub(crate) use lead::built_in as lead_prompt;
+pub(crate) use standard::prompts as member_prompts;

@@ -18,7 +18,7 @@ use serde_json::json;
 use crate::common::{agent, memory, open_runtime, runtime_on, settled, stored};
 
 /// Changes with the words of a prompt, as its version then must.
-const RELEASED: [&str; 21] = [
+const RELEASED: [&str; 25] = [
     "entourage/coder@1#",
     "entourage/task@1#",
     "entourage/init@1#",
@@ -28,6 +28,10 @@ const RELEASED: [&str; 21] = [
     "entourage/discriminator@1#",
     "entourage/fetch@1#",
     "entourage/team-lead@1#",
+    "entourage/scout@1#",
+    "entourage/builder@1#",
+    "entourage/reviewer@1#",
+    "entourage/task-manager@1#",
     "entourage/research-plan@1#",
     "entourage/file-searcher@1#",
     "entourage/pattern-finder@1#",

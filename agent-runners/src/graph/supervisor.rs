@@ -50,11 +50,18 @@ impl Supervisor {
 impl News {
     /// Returns the state of the graph, and what happened, in words for a model.
     pub(crate) fn text(&self) -> String {
-        let mut text = format!("The work stands like this:\n\n{}", self.report);
+        let mut text = "The work stands like this:\n".to_owned();
+        for node in &self.report.nodes {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "\n- `{}`: {}", node.id, node.state());
+            if let Some(agent) = node.agent.as_ref().filter(|_| node.attempts > 0) {
+                let _ = write!(text, ", `{agent}`, attempt {}", node.attempts);
+            }
+        }
+        text.push('\n');
         for id in &self.failed {
             let end = self.report.node(id).and_then(|node| node.end.as_ref());
             if let Some(NodeEnd::Failed(error)) = end {
-                // Writing to a string cannot fail.
                 let _ = write!(text, "\n`{id}` failed: {}", error.message);
             }
         }

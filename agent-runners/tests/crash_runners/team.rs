@@ -1,68 +1,15 @@
 //! A team, killed at every point: no item runs twice, no step of the lead is taken twice, each message arrives once.
 
-use entourage_core::{
-    Result,
-    permission::Decision,
-    provider::Size,
-    tool::{Access, Repeat},
-};
-use entourage_runners::{
-    ReactAgent,
-    team::{Member, TaskType, Team},
-};
+use entourage_core::permission::Decision;
 use entourage_runtime::permission::Policy;
-use entourage_testkit::{
-    FakeTool, ScriptedProvider,
-    crash::{Life, Scenario},
-};
-use serde_json::{Value, json};
+use entourage_testkit::scenarios;
 
 use crate::survives;
 
-fn item(id: &str, kind: &str, after: &[&str]) -> Value {
-    json!({"id": id, "task": id, "type": kind, "after": after})
-}
-
-/// An item that a small member fails at and a larger one does, one that fails for good until the lead gives it to
-/// somebody else, and a member that writes to the others.
-fn team(life: &Life) -> Result<Team> {
-    let plan = json!({"items": [
-        item("look", "summarize", &[]), item("check", "review", &["look"]), item("write", "code", &["check"]),
-    ]});
-    let steps = json!({"steps": [{"do": "reassign", "task": "check", "to": "large"}, {"do": "skip", "task": "none"}]});
-    let lead =
-        ScriptedProvider::by_history().text(plan.to_string()).text(steps.to_string()).text("All is done.");
-    // A model without a reply fails.
-    let none = ScriptedProvider::by_history();
-    let news = json!({"to": "writer", "type": "status", "text": "Found it."});
-    let large = ScriptedProvider::by_history()
-        .call("send_message", news)
-        .call("look", json!({}))
-        .text("Large did it.");
-    let writer = ScriptedProvider::by_history().call("look", json!({})).text("Written.");
-    let look = |life: &Life| life.tool(FakeTool::new("look").access(Access::READ).repeat(Repeat::Safe));
-    let agent = |name: &str, provider: &ScriptedProvider| {
-        ReactAgent::builder(name, life.model(&provider.model())).tools(vec![look(life)]).build()
-    };
-    Team::builder("crew", life.model(&lead.model()))
-        .member(Member::new(agent("small", &none)?).size(Size::S))
-        .member(Member::new(agent("large", &large)?).size(Size::L))
-        .member(Member::new(agent("writer", &writer)?).size(Size::Xl).specialist_in([TaskType::Code]))
-        .member(Member::new(agent("checker", &none)?).size(Size::Xl).specialist_in([TaskType::Review]))
-        .mailbox()
-        .build()
-}
-
-fn scenario(name: &str) -> Scenario {
-    Scenario::new(name, team).prompt("Do it all.")
-}
-
 #[test]
 fn lo09_lo13_a_team_killed_at_every_point_runs_no_item_twice_and_loses_no_message() {
-    let scenario =
-        scenario("team").runtime(|builder| builder.policy(Policy::allow_all()).checkpoint_every(4));
     survives(
-        &scenario,
+        &scenarios::team(),
         &[
             "record:team.planned",
             "record:team.message",
@@ -77,7 +24,7 @@ fn lo09_lo13_a_team_killed_at_every_point_runs_no_item_twice_and_loses_no_messag
 
 #[test]
 fn lo12_a_team_whose_members_wait_for_approval() {
-    let scenario = scenario("team-approval")
+    let scenario = scenarios::team()
         .decide("look", Decision::Allow)
         .runtime(|builder| builder.policy(Policy::allow_all().ask("look")).checkpoint_every(4));
     survives(&scenario, &["approval_decided Allow", "crew run_finished completed"]);

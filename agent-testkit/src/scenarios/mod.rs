@@ -3,10 +3,12 @@
 
 mod beside;
 mod runners;
+mod team;
 mod tools;
 
 pub use beside::{queue, title};
 pub use runners::{dual, graph_approval, login_graph, sub_agents};
+pub use team::{planner, team};
 pub use tools::{approvals, by_hand, children, compaction, handed_out, tool_loop, tools_in_parallel};
 
 use crate::crash::Scenario;
@@ -28,5 +30,7 @@ pub fn all() -> Vec<Scenario> {
         login_graph(),
         graph_approval(),
         sub_agents(),
+        team(),
+        planner(),
     ]
 }

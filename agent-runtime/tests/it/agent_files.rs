@@ -248,6 +248,6 @@ async fn ce05_a_team_of_a_file_has_its_lead_and_its_members() {
     let told = &lead.requests()[0].instructions;
     assert!(told.starts_with("You lead a team.") && told.contains("\n\nBe brief."), "{told}");
     let prompts: Vec<_> = members.requests().iter().map(|it| it.instructions.to_string()).collect();
-    assert_eq!(prompts, ["Work.", "Check."]);
+    assert_eq!(prompts, ["Work.\n\nRules.", "Check.\n\nRules."]);
     assert_eq!(reads(&stored(&store, session.id()).await).len(), 1);
 }

@@ -99,14 +99,15 @@ pub(crate) fn prompts() -> impl Iterator<Item = Instructions> {
 }
 
 impl Team {
-    /// Starts building the standard team: a lead (M), five scouts (XS), a builder (L), a reviewer (M) that does all items
-    /// of the type `review`, and a task manager (S), with built-in instructions. `model` gives the model of a size, and
-    /// may give one model for several.
+    /// Starts building the standard team: a lead (M), five scouts (XS), a builder (L), a reviewer (M) that does all
+    /// items of the type `review`, and a task manager (S), with built-in instructions. `model` gives the model of a
+    /// size, and may give one model for several.
     ///
     /// All have `tools`; the builder may use all of them, the other members those that only read. The lead has none.
     ///
     /// ```
-    /// # fn example(small: entourage_core::provider::Model, large: entourage_core::provider::Model) -> entourage_core::Result<()> {
+    /// # use entourage_core::{Result, provider::Model};
+    /// # fn example(small: Model, large: Model) -> Result<()> {
     /// use entourage_core::provider::Size;
     /// use entourage_runners::team::Team;
     /// use entourage_testkit::FakeTool;

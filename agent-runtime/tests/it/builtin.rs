@@ -27,7 +27,7 @@ const RELEASED: [&str; 21] = [
     "entourage/criteria@1#",
     "entourage/discriminator@1#",
     "entourage/fetch@1#",
-    "entourage/team-lead@1#",
+    "entourage/team-lead@2#",
     "entourage/research-plan@1#",
     "entourage/file-searcher@1#",
     "entourage/pattern-finder@1#",

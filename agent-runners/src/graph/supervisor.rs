@@ -9,7 +9,7 @@ use entourage_core::{Result, RunId, agent::Agent, run::Task};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Change, GraphReport, NodeEnd, PlanTask, SkipAs};
+use super::{Change, GraphReport, NodeEnd, PlanTask, SkipAs, section};
 
 /// Default number of times that a supervisor is asked in one run.
 const ROUNDS: u32 = 5;
@@ -62,11 +62,12 @@ impl News {
         for id in &self.failed {
             let end = self.report.node(id).and_then(|node| node.end.as_ref());
             if let Some(NodeEnd::Failed(error)) = end {
-                let _ = write!(text, "\n`{id}` failed: {}", error.message);
+                let _ = write!(text, "\n\n`{id}` failed:");
+                section(&mut text, "failure", &format!(" of=\"{id}\""), &error.message);
             }
         }
         for refused in &self.refused {
-            let _ = write!(text, "\nOf the steps that you took before, this one was refused: {refused}");
+            let _ = write!(text, "\n\nOf the steps that you took before, this one was refused: {refused}");
         }
         text
     }

@@ -9,7 +9,7 @@ use super::{
     Member, Performance, TaskType,
     assign::Roster,
     lead::{self, Lead},
-    mail::{EVERYONE, LEAD},
+    mail::{EVERYONE, LEAD, SendMessage},
 };
 use crate::{
     ReactAgent,
@@ -163,7 +163,8 @@ impl TeamBuilder {
     /// it is delivered, and reaches its recipient with the task of its next item or with the next result of a tool,
     /// once, and in the order of its sender; one for the lead has it asked at once. A run has at most 10,000 messages.
     ///
-    /// A request may wait for its answer, at most 10 minutes. The labels of a message are those of its sender's
+    /// A request may wait for its answer, at most 10 minutes; a pause ends the wait. Only the one who was asked answers
+    /// it. At most 32 KiB of messages arrive at once. The labels of a message are those of its sender's
     /// session.
     pub fn mailbox(mut self) -> Self {
         self.mailbox = true;
@@ -174,12 +175,17 @@ impl TeamBuilder {
     ///
     /// # Errors
     /// [`ErrorKind::Config`] without a member, for an invalid name, for two members of one name or one called `lead` or
-    /// `everyone`, for two specialists in one type, and for a number of zero.
+    /// `everyone`, for two specialists in one type, for a number of zero, and for a tool of the lead called
+    /// `send_message` beside a mailbox.
     pub fn build(self) -> Result<Team> {
         check_agent_name(&self.name)?;
         check(&self.members)?;
         if self.at_once == 0 {
             return Err(invalid("a team works on no items at once; raise `TeamBuilder::at_once`"));
+        }
+        if self.mailbox && self.lead.tools.iter().any(|tool| tool.spec().name() == SendMessage::NAME) {
+            let text = "a tool of the lead has the name of the mailbox's own tool; rename it, or leave `mailbox` out";
+            return Err(invalid(text).with("tool", SendMessage::NAME));
         }
         let speaker = self.lead.speaker()?;
         let supervisor = self.lead.supervisor()?;

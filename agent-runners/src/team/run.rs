@@ -110,7 +110,7 @@ impl Team {
         room: Option<&Arc<Room>>,
         cx: &RunContext,
     ) -> Result<Outcome> {
-        let mail = read(room, LEAD, END)?;
+        let mail = room.map(|room| room.at_end(END)).transpose()?.unwrap_or_default();
         let said = cx.ask(LEAD, &self.0.speaker, answer_task(report, &mail)).await?;
         if !said.is_completed() {
             return Ok(ended(said.status, worked.text));

@@ -97,7 +97,8 @@ async fn lo04_a_failed_attempt_is_retried_one_size_up_with_the_reason() {
         let run = graph.run("Go").await.unwrap();
         assert_eq!(run.outcome.text, "work done", "{reason}");
         let asked = log.all().into_iter().find(|it| it.starts_with("medium is asked")).unwrap();
-        assert!(asked.contains(&format!("An attempt before this one failed: {reason}")), "{asked}");
+        let told = format!("An attempt before this one failed:\n\n<failure>\n{reason}\n</failure>");
+        assert!(asked.contains(&told), "{asked}");
         assert_eq!(log.count("work starts"), 2);
         let report = run.report();
         assert_eq!(report.nodes[0].agent.as_deref(), Some("medium"));

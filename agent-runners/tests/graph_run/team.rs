@@ -24,23 +24,23 @@ use crate::{
 };
 
 /// An item of a plan.
-fn item(id: &str, kind: &str, after: &[&str]) -> Value {
+pub(crate) fn item(id: &str, kind: &str, after: &[&str]) -> Value {
     json!({"id": id, "task": id, "type": kind, "after": after})
 }
 
-fn plan(items: &[Value]) -> String {
+pub(crate) fn plan(items: &[Value]) -> String {
     json!({ "items": items }).to_string()
 }
 
-fn steps(steps: &[Value]) -> String {
+pub(crate) fn steps(steps: &[Value]) -> String {
     json!({ "steps": steps }).to_string()
 }
 
-fn react(name: &str, provider: &ScriptedProvider) -> ReactAgent {
+pub(crate) fn react(name: &str, provider: &ScriptedProvider) -> ReactAgent {
     ReactAgent::builder(name, provider.model()).build().unwrap()
 }
 
-fn prompts(provider: &ScriptedProvider) -> Vec<String> {
+pub(crate) fn prompts(provider: &ScriptedProvider) -> Vec<String> {
     let newest = |request: &entourage_core::provider::Request| {
         request.messages.iter().last().map(|message| message.text()).unwrap_or_default()
     };
@@ -177,7 +177,10 @@ async fn lo04_an_item_that_is_too_hard_goes_to_the_next_size() {
     let team = Team::builder("crew", lead.model()).members(members).build().unwrap();
     team.ask("Go").await.unwrap();
     let asked = log.all().into_iter().find(|entry| entry.starts_with("large is asked")).unwrap();
-    assert!(asked.contains("An attempt before this one failed: too hard for me"), "{asked}");
+    assert!(
+        asked.contains("An attempt before this one failed:\n\n<failure>\ntoo hard for me\n</failure>"),
+        "{asked}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -202,8 +205,12 @@ async fn lo13_a_lead_steps_in_when_an_item_has_failed_and_hears_what_was_refused
     let outcome = session.start(&team, "Go").outcome().await.unwrap();
     assert_eq!((&*outcome.text, outcome.failed.len()), ("Done at last.", 0));
     let told = prompts(&lead);
-    assert!(told[1].contains("`work` failed: broken") && !told[1].contains("refused"), "{}", told[1]);
-    assert!(told[2].contains("`work` failed: still broken"), "{}", told[2]);
+    assert!(
+        told[1].contains("<failure of=\"work\">\nbroken\n") && !told[1].contains("refused"),
+        "{}",
+        told[1]
+    );
+    assert!(told[2].contains("<failure of=\"work\">\nstill broken\n"), "{}", told[2]);
     assert!(
         told[2].contains("was refused: skip of none requested: the graph has no such node"),
         "{}",
@@ -354,7 +361,7 @@ async fn lo09_a_member_asks_another_one_and_gets_the_answer() {
 }
 
 /// The texts of the tool results that a model was sent last, in each request after the first.
-fn prompts_of_results(provider: &ScriptedProvider) -> Vec<String> {
+pub(crate) fn prompts_of_results(provider: &ScriptedProvider) -> Vec<String> {
     let texts = |request: &entourage_core::provider::Request| {
         let last = request.messages.iter().last();
         let results = last.into_iter().flat_map(|message| message.tool_results());

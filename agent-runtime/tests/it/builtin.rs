@@ -27,7 +27,7 @@ const RELEASED: [&str; 25] = [
     "entourage/criteria@1#",
     "entourage/discriminator@1#",
     "entourage/fetch@1#",
-    "entourage/team-lead@1#",
+    "entourage/team-lead@2#",
     "entourage/scout@1#",
     "entourage/builder@1#",
     "entourage/reviewer@1#",

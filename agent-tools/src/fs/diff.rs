@@ -46,6 +46,7 @@ impl Diff {
 }
 
 /// True for the text of a diff that is not whole.
+#[cfg(feature = "lsp")]
 pub(super) fn is_cut(text: &str) -> bool {
     text.strip_suffix(CUT).is_some_and(|before| before.ends_with('\n'))
 }

@@ -18,7 +18,7 @@ use entourage_runtime::{Caught, check_prompt};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    super::{AgentWork, Beside, Inputs, NodeValue, StepFn, work::with_text},
+    super::{AgentWork, Beside, Inputs, NodeValue, StepFn, section, work::with_text},
     machine::{guarded, panicked},
     track::{Attempt, Ended, Spent},
 };
@@ -104,7 +104,9 @@ impl Worker {
         };
         let task = match &self.reason {
             Some(reason) => {
-                with_text(task, &format!("An attempt before this one failed: {}", reason.message))
+                let mut text = "An attempt before this one failed:".to_owned();
+                section(&mut text, "failure", "", &reason.message);
+                with_text(task, &text)
             }
             None => task,
         };

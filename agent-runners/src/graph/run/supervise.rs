@@ -22,6 +22,9 @@ use super::{
 };
 use crate::typed::OutcomeExt;
 
+/// Most characters about a refused step.
+const LONGEST: usize = 500;
+
 /// What a run keeps of its supervisor.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
@@ -188,7 +191,8 @@ impl Drive<'_> {
                 let changed = self.machine.change(&change, now);
                 self.flush();
                 if let Err(error) = changed {
-                    refused.push(format!("{change}: {error}"));
+                    // The names in it are the model's own, of any length.
+                    refused.push(format!("{change}: {error}").chars().take(LONGEST).collect());
                     break;
                 }
             }

@@ -1,9 +1,6 @@
 //! Delivery with the results of a member's calls.
 
-use std::{
-    collections::HashSet,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use entourage_core::{
@@ -11,20 +8,23 @@ use entourage_core::{
     tool::{NextCall, ToolError, ToolLayer, ToolOutput},
 };
 
-use super::{Room, room::Mail};
+use serde_json::{Value, json};
+
+use super::{
+    Room, call_of,
+    room::{Mail, RECEIPT},
+};
 
 /// The layer around the tools of one member: it adds the member's mail to their results.
 #[derive(Debug)]
 pub(crate) struct Inbox {
     room: Arc<Room>,
     member: Arc<str>,
-    /// Sessions in which this process looked for mail that got lost.
-    looked: Mutex<HashSet<Box<str>>>,
 }
 
 impl Inbox {
     pub(crate) fn new(room: &Arc<Room>, member: &str) -> Self {
-        Self { room: Arc::clone(room), member: member.into(), looked: Mutex::default() }
+        Self { room: Arc::clone(room), member: member.into() }
     }
 }
 
@@ -33,15 +33,11 @@ impl ToolLayer for Inbox {
     async fn around(&self, next: NextCall<'_>) -> Result<ToolOutput, ToolError> {
         let cx = next.context();
         let output = next.run().await?;
-        let place = cx.session().as_str();
-        let first = {
-            let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
-            looked.insert(place.into())
-        };
-        let lost = if first { self.room.lost(place, cx.run()) } else { Mail::default() };
-        let call = cx.run().call().map(|id| id.to_string()).unwrap_or_default();
-        let new = self.room.with_result(&self.member, place, &call).await.map_err(ToolError::Fatal)?;
-        Ok([lost, new].into_iter().filter(|mail| !mail.text.is_empty()).fold(output, with_mail))
+        let (place, call) = (cx.session().as_str(), call_of(cx));
+        let mail = self.room.with_result((&*self.member, place, &*call), cx.run()).await;
+        let mail = mail.map_err(ToolError::Fatal)?;
+        let output = if mail.text.is_empty() { output } else { with_mail(output, mail) };
+        Ok(receipted(output, &self.room.brought_by(place, &call)))
     }
 }
 
@@ -49,5 +45,22 @@ fn with_mail(output: ToolOutput, mail: Mail) -> ToolOutput {
     let labels = output.labels | mail.labels;
     let mut output = output.with_labels(labels);
     output.content.push(Content::Text(mail.text));
+    output
+}
+
+/// Notes in the data for programs which messages a result shows. A tool's own note of this name counts for nothing.
+fn receipted(mut output: ToolOutput, messages: &[Arc<str>]) -> ToolOutput {
+    if let Some(Value::Object(own)) = &mut output.metadata {
+        own.remove(RECEIPT);
+    }
+    if messages.is_empty() {
+        return output;
+    }
+    let receipt = json!(messages.iter().map(|id| &**id).collect::<Vec<_>>());
+    match &mut output.metadata {
+        Some(Value::Object(own)) => drop(own.insert(RECEIPT.to_owned(), receipt)),
+        Some(other) => *other = json!({ "value": other.take(), RECEIPT: receipt }),
+        None => output.metadata = Some(json!({ RECEIPT: receipt })),
+    }
     output
 }

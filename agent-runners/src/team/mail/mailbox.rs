@@ -7,6 +7,12 @@ use std::{
 
 use super::{Delivered, EVERYONE, MessageKind, TeamMessage};
 
+/// Bytes that a message takes beside its text.
+const OVERHEAD: usize = 200;
+
+/// Ids of messages, each with the last call that brought it.
+pub(super) type Brought = BTreeMap<Arc<str>, Arc<str>>;
+
 /// The messages of a run.
 #[derive(Debug, Default)]
 pub(super) struct Mailbox {
@@ -66,10 +72,33 @@ impl Mailbox {
         self.waiting.get(recipient).is_some_and(|waiting| waiting.iter().any(|it| !self.is_awaited(it)))
     }
 
-    /// Returns the messages that wait for this recipient and that no call of its own waits for, at most `most`.
-    pub(super) fn waiting(&self, recipient: &str, most: usize) -> Vec<Arc<TeamMessage>> {
+    /// Returns the messages that wait for this recipient and that no call of its own waits for: the oldest one, and
+    /// those after it while all of them have at most `bytes` of text.
+    pub(super) fn waiting(&self, recipient: &str, bytes: usize) -> Vec<Arc<TeamMessage>> {
         let waiting = self.waiting.get(recipient).into_iter().flatten();
-        waiting.filter(|message| !self.is_awaited(message)).take(most).cloned().collect()
+        let mut taken = 0_usize;
+        let fits = |message: &&Arc<TeamMessage>| {
+            let first = taken == 0;
+            taken = taken.saturating_add(message.text.len()).saturating_add(OVERHEAD);
+            first || taken <= bytes
+        };
+        waiting.filter(|message| !self.is_awaited(message)).take_while(fits).cloned().collect()
+    }
+
+    /// Number of messages that wait for this recipient.
+    pub(super) fn left(&self, recipient: &str) -> usize {
+        self.waiting.get(recipient).map_or(0, VecDeque::len)
+    }
+
+    /// Returns what calls brought, by place.
+    pub(super) fn brought(&self) -> HashMap<Arc<str>, Brought> {
+        let mut brought: HashMap<_, Brought> = HashMap::new();
+        for delivered in self.delivered.values().flatten() {
+            let Some(call) = &delivered.call else { continue };
+            let here = brought.entry(Arc::clone(&delivered.place)).or_default();
+            here.extend(delivered.messages.iter().map(|id| (Arc::clone(id), Arc::clone(call))));
+        }
+        brought
     }
 
     /// Takes note of a delivery: the messages wait no more.
@@ -121,7 +150,27 @@ impl Mailbox {
         }
     }
 
-    fn is_awaited(&self, message: &TeamMessage) -> bool {
+    /// True if whoever got this request waits for an answer of its sender, by way of others too: nobody of them could
+    /// ever answer.
+    pub(super) fn is_circular(&self, request: &str) -> bool {
+        let Some(request) = self.messages.get(request) else { return false };
+        let (mut reached, mut next) = (vec![&request.to], 0);
+        while let Some(member) = reached.get(next).copied() {
+            next += 1;
+            if *member == request.from {
+                return true;
+            }
+            let asked = self.awaited.keys().filter_map(|id| self.messages.get(id));
+            for of in asked.filter(|it| it.from == *member) {
+                if !reached.contains(&&of.to) {
+                    reached.push(&of.to);
+                }
+            }
+        }
+        false
+    }
+
+    pub(super) fn is_awaited(&self, message: &TeamMessage) -> bool {
         message.kind == MessageKind::Response
             && message.of.as_ref().is_some_and(|of| self.awaited.contains_key(of))
     }
@@ -160,7 +209,7 @@ mod tests {
     fn act() -> impl Strategy<Value = Act> {
         prop_oneof![
             6 => (0..4_usize, 0..5_usize).prop_map(|(from, to)| Act::Post(from, to)),
-            4 => (0..4_usize, 0..3_usize, 1..4_usize).prop_map(|(to, place, most)| Act::Take(to, place, most)),
+            4 => (0..4_usize, 0..3_usize, 1..900_usize).prop_map(|(to, place, most)| Act::Take(to, place, most)),
             1 => Just(Act::Restart),
         ]
     }

@@ -14,7 +14,7 @@ use std::{fmt::Write as _, sync::Arc};
 use entourage_core::{
     Result,
     event::{Record, plain_line, weigh_plain},
-    tool::Labels,
+    tool::{Labels, ToolContext},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -105,9 +105,9 @@ impl Record for Delivered {
     }
 }
 
-/// Returns the beginning of a message's text, by which a delivered message is known again.
-fn mark(id: &str) -> String {
-    format!("<message id=\"{id}\"")
+/// Returns the id of a call: each try of it has the same, in any process.
+fn call_of(cx: &ToolContext<'_>) -> Arc<str> {
+    cx.run().call().map(|id| id.to_string()).unwrap_or_default().into()
 }
 
 /// Returns messages in words for a model; nothing for none.
@@ -124,7 +124,8 @@ fn shown(messages: &[Arc<TeamMessage>]) -> String {
         let gap = if text.is_empty() { "" } else { "\n" };
         // No text can end its own message, or begin another one.
         let body = message.text.replace("<message", "< message").replace("</message", "< /message");
-        let _ = write!(text, "{gap}{} from=\"{from}\" type=\"{kind}\"{of}>\n{body}\n</message>", mark(id));
+        let head = format!("id=\"{id}\" from=\"{from}\" type=\"{kind}\"{of}");
+        let _ = write!(text, "{gap}<message {head}>\n{body}\n</message>");
     }
     text
 }

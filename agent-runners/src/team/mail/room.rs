@@ -1,23 +1,38 @@
 //! The mailbox of a run: it records what is sent and delivered.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use entourage_core::{
     Error, ErrorKind, Result, SessionId,
     event::{Event, Recorded},
     run::{RunContext, Task},
+    session::SessionState,
     tool::Labels,
 };
+use serde_json::Value;
 use tokio::sync::Notify;
 
-use super::{Delivered, EVERYONE, LEAD, TeamMessage, labels, mailbox::Mailbox, mark, shown};
+use super::{
+    Delivered, EVERYONE, LEAD, MessageKind, TeamMessage, labels,
+    mailbox::{Brought, Mailbox},
+    shown,
+};
 use crate::graph::{Beside, GraphControl, with_text};
 
 /// Most messages of one run.
 const MOST: usize = 10_000;
 
-/// Most messages that are delivered at once.
-const AT_ONCE: usize = 50;
+/// Most bytes of messages that are delivered at once: a result that is cut keeps this much of its end.
+const AT_ONCE: usize = 32 * 1024;
+
+/// Name of the note of the messages that a result shows, in its data for programs.
+pub(super) const RECEIPT: &str = "entourage.mail";
+
+/// Most bytes of messages that the lead reads when the work is over.
+const AT_END: usize = 256 * 1024;
 
 /// The mailbox of a team's run.
 pub(crate) struct Room {
@@ -25,6 +40,8 @@ pub(crate) struct Room {
     cx: RunContext,
     control: GraphControl,
     mailbox: Mutex<Mailbox>,
+    /// What calls of an earlier process brought, by place: their results may not be stored.
+    earlier: Mutex<HashMap<Arc<str>, Brought>>,
     arrived: Notify,
 }
 
@@ -49,7 +66,9 @@ impl Room {
         for record in cx.records("team") {
             recall(&mut mailbox, &record)?;
         }
-        Ok(Arc::new(Self { cx: cx.clone(), control, mailbox: Mutex::new(mailbox), arrived: Notify::new() }))
+        let earlier = Mutex::new(mailbox.brought());
+        let mailbox = Mutex::new(mailbox);
+        Ok(Arc::new(Self { cx: cx.clone(), control, mailbox, earlier, arrived: Notify::new() }))
     }
 
     fn lock(&self) -> MutexGuard<'_, Mailbox> {
@@ -61,7 +80,8 @@ impl Room {
         self.lock().recipients().filter(|id| &***id != sender).cloned().collect()
     }
 
-    /// Checks that a message can be sent: its recipient exists, and it answers a request that there was.
+    /// Checks that a message can be sent: its recipient exists, and what it answers was asked of its sender by its
+    /// recipient.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`], in words for a model.
@@ -74,10 +94,23 @@ impl Room {
             let ids: Vec<_> = others.chain([EVERYONE]).collect();
             return invalid(format!("there is no `{}`; write to one of {}", message.to, ids.join(", ")));
         }
-        if let Some(of) = message.of.as_deref().filter(|of| mailbox.message(of).is_none()) {
-            return invalid(format!(
-                "there was no request `{of}`; give the id of the message that you answer"
-            ));
+        if let Some(of) = message.of.as_deref() {
+            let asked = |request: &&Arc<TeamMessage>| {
+                let to_all = &*request.to == EVERYONE && request.from != message.from;
+                request.kind == MessageKind::Request && (to_all || request.to == message.from)
+            };
+            match mailbox.message(of).filter(asked) {
+                None => {
+                    let text = "give the id of the message that you answer";
+                    return invalid(format!("there was no request `{of}` to you; {text}"));
+                }
+                Some(request) if request.from != message.to => {
+                    let (asker, to) = (&request.from, &message.to);
+                    let text = format!("`{of}` was asked by `{asker}` and not by `{to}`; answer `{asker}`");
+                    return invalid(text);
+                }
+                Some(_) => {}
+            }
         }
         if mailbox.count() >= MOST && mailbox.sent(&message.call).is_none() {
             return invalid(format!("{MOST} messages were sent, which is the most; go on without"));
@@ -118,29 +151,55 @@ impl Room {
     /// # Errors
     /// An error when the team's run is over.
     pub(crate) fn with_prompt(&self, to: &str, place: &str) -> Result<Mail> {
+        self.prompted(to, place, AT_ONCE)
+    }
+
+    /// Returns what is left for the lead when the work is over.
+    ///
+    /// # Errors
+    /// An error when the team's run is over.
+    pub(crate) fn at_end(&self, place: &str) -> Result<Mail> {
+        let mut mail = self.prompted(LEAD, place, AT_END)?;
+        match self.lock().left(LEAD) {
+            0 => {}
+            left => mail.text += &format!("\n({left} later messages are left out)"),
+        }
+        Ok(mail)
+    }
+
+    fn prompted(&self, to: &str, place: &str, bytes: usize) -> Result<Mail> {
         let mut mailbox = self.lock();
         let prompted = |delivered: &Delivered| delivered.call.is_none();
         // No mail is recorded too: what comes later must not be taken for a part of the prompt.
         if !mailbox.has_delivered(place, prompted) {
-            let messages = mailbox.waiting(to, AT_ONCE);
+            let messages = mailbox.waiting(to, bytes);
             self.hand_out(&mut mailbox, &messages, (to, place, None))?;
         }
         let messages = mailbox.delivered(place, prompted);
         Ok(Mail { text: shown(&messages), labels: labels(&messages) })
     }
 
-    /// Returns what the result of a call brings `to`. When this returns, the delivery is stored.
+    /// Returns what the result of a call brings: what waits, after what an earlier process delivered here and did not
+    /// store. When this returns, the delivery is stored. `by` is the recipient, its session and the call.
     ///
     /// # Errors
     /// The store's; an error when the team's run is over.
-    pub(super) async fn with_result(&self, to: &str, place: &str, call: &str) -> Result<Mail> {
+    pub(super) async fn with_result(&self, by: (&str, &str, &str), reader: &RunContext) -> Result<Mail> {
+        let (to, place, call) = by;
         let messages = {
+            let mut messages = self.lost(place, call, reader);
             let mut mailbox = self.lock();
-            let messages = mailbox.waiting(to, AT_ONCE);
+            messages.extend(mailbox.waiting(to, AT_ONCE));
             if messages.is_empty() {
                 return Ok(Mail::default());
             }
-            self.hand_out(&mut mailbox, &messages, (to, place, Some(call)))?;
+            // An earlier try of the same call was given some of them.
+            let given = mailbox.delivered(place, |it| it.call.as_deref() == Some(call));
+            let is_new = |message: &&Arc<TeamMessage>| given.iter().all(|it| it.id != message.id);
+            let new: Vec<_> = messages.iter().filter(is_new).cloned().collect();
+            if !new.is_empty() {
+                self.hand_out(&mut mailbox, &new, (to, place, Some(call)))?;
+            }
             messages
         };
         self.cx.commit().await?;
@@ -162,57 +221,95 @@ impl Room {
         Ok(())
     }
 
-    /// Returns the messages that calls at `place` brought, and that the record of the run there does not show: its
-    /// process died in between.
-    pub(super) fn lost(&self, place: &str, reader: &RunContext) -> Mail {
-        let brought = self.lock().delivered(place, |delivered| delivered.call.is_some());
-        if brought.is_empty() {
-            return Mail::default();
-        }
+    /// Returns the messages that calls of an earlier process brought `place`, and that no stored result has a receipt
+    /// of: that process died in between. The texts of results prove nothing, since any page can forge a message.
+    fn lost(&self, place: &str, call: &str, reader: &RunContext) -> Vec<Arc<TeamMessage>> {
+        let Some(brought) = self.earlier().remove(place) else { return Vec::new() };
         let recorded = reader.effects().recorded();
-        let results = recorded.iter().filter_map(|event| match event {
-            Event::ToolFinished(finished) => Some(finished.result.to_text()),
+        let receipts = recorded.iter().filter_map(|event| match event {
+            Event::ToolFinished(finished) => finished.metadata.as_ref()?.get(RECEIPT)?.as_array(),
             _ => None,
         });
-        let results: Vec<String> = results.collect();
-        let is_lost = |message: &Arc<TeamMessage>| {
-            let mark = mark(&message.id);
-            !results.iter().any(|result| result.contains(&mark))
-        };
-        let lost: Vec<_> = brought.into_iter().filter(is_lost).collect();
-        Mail { text: shown(&lost), labels: labels(&lost) }
+        let known: HashSet<&str> = receipts.flatten().filter_map(Value::as_str).collect();
+        let window = reader.read(SessionState::run_window);
+        // What was recorded before the window of a resumed run was settled by then; a call that runs again was not.
+        let settled = |by: &str| by != call && seq_of(by).is_some_and(|seq| seq < window);
+        let mailbox = self.lock();
+        let lost = brought.iter().filter(|(id, by)| !known.contains(id.as_ref()) && !settled(by));
+        let lost = lost.filter_map(|(id, _)| mailbox.message(id));
+        // A call that waits for a response brings that itself.
+        let mut lost: Vec<_> = lost.filter(|message| !mailbox.is_awaited(message)).cloned().collect();
+        // `m2` was sent before `m10`.
+        lost.sort_by(|one, other| (one.id.len(), &one.id).cmp(&(other.id.len(), &other.id)));
+        lost
     }
 
-    /// Waits for the response to a request, which the sender gets by this alone while it waits.
+    /// Returns the ids of the messages that a call brought.
+    pub(super) fn brought_by(&self, place: &str, call: &str) -> Vec<Arc<str>> {
+        let of = |delivered: &Delivered| delivered.call.as_deref() == Some(call);
+        self.lock().delivered(place, of).iter().map(|message| Arc::clone(&message.id)).collect()
+    }
+
+    fn earlier(&self) -> MutexGuard<'_, HashMap<Arc<str>, Brought>> {
+        self.earlier.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for the response to a request, which the sender gets by this alone while it waits. Returns none once
+    /// `enough` ends, and at once if the one who is asked waits for the sender.
     ///
     /// # Errors
     /// Those of [`Room::with_result`].
-    pub(super) async fn response(&self, request: &Arc<str>, by: (&str, &str, &str)) -> Result<Mail> {
-        self.lock().awaits(request);
+    pub(super) async fn response(
+        &self,
+        request: &Arc<str>,
+        by: (&str, &str, &str),
+        enough: impl Future<Output = ()>,
+    ) -> Result<Option<Mail>> {
+        let is_circular = {
+            let mut mailbox = self.lock();
+            mailbox.awaits(request);
+            mailbox.response(request).is_none() && mailbox.is_circular(request)
+        };
         let waits = Waits { room: self, request };
-        loop {
+        tokio::pin!(enough);
+        let response = loop {
             let arrived = self.arrived.notified();
-            let response = self.lock().response(request);
-            if let Some(response) = response {
-                let messages = [response];
-                let stored = {
-                    let mut mailbox = self.lock();
-                    let [response] = &messages;
-                    let waits = mailbox.waits(response);
-                    if waits {
-                        let (to, place, call) = by;
-                        self.hand_out(&mut mailbox, &messages, (to, place, Some(call)))?;
-                    }
-                    waits
-                };
-                if stored {
-                    self.cx.commit().await?;
-                }
-                drop(waits);
-                return Ok(Mail { text: shown(&messages), labels: labels(&messages) });
+            if let Some(response) = self.lock().response(request) {
+                break response;
             }
-            arrived.await;
+            tokio::select! {
+                biased;
+                () = arrived, if !is_circular => {}
+                () = &mut enough, if !is_circular => return Ok(None),
+                else => return Ok(None),
+            }
+        };
+        // What is handed out is never dropped: no time limit from here on.
+        self.hand_over(&response, by).await?;
+        drop(waits);
+        let messages = [response];
+        Ok(Some(Mail { text: shown(&messages), labels: labels(&messages) }))
+    }
+
+    async fn hand_over(&self, response: &Arc<TeamMessage>, by: (&str, &str, &str)) -> Result<()> {
+        let (to, place, call) = by;
+        let is_new = {
+            let mut mailbox = self.lock();
+            let is_new = mailbox.waits(response);
+            if is_new {
+                let messages = [Arc::clone(response)];
+                self.hand_out(&mut mailbox, &messages, (to, place, Some(call)))?;
+            }
+            is_new
+        };
+        if is_new {
+            return self.cx.commit().await;
         }
+        // The same call of an earlier process was given it.
+        if let Some(brought) = self.earlier().get_mut(place) {
+            brought.remove(&response.id);
+        }
+        Ok(())
     }
 }
 
@@ -247,6 +344,11 @@ impl Drop for Waits<'_> {
     fn drop(&mut self) {
         self.room.lock().awaits_no_more(self.request);
     }
+}
+
+/// Returns the number of the event that a call's id names.
+fn seq_of(call: &str) -> Option<u64> {
+    call.rsplit_once("$$")?.0.rsplit_once('.')?.1.parse().ok()
 }
 
 fn recall(mailbox: &mut Mailbox, record: &Recorded) -> Result<()> {

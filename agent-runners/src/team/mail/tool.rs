@@ -11,11 +11,15 @@ use entourage_core::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
+use tokio::time::Instant;
 
-use super::{EVERYONE, MessageKind, Room, TeamMessage};
+use super::{EVERYONE, MessageKind, Room, TeamMessage, call_of};
 
 /// Longest text of a message, in bytes.
 const LONGEST: usize = 16 * 1024;
+
+/// Time after which a call that waits looks whether the run is to pause.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Longest wait for a response, in seconds.
 const MOST_SECONDS: u32 = 600;
@@ -85,10 +89,9 @@ impl SendMessage {
         if **to == *self.sender {
             return tell("this is your own name; write to another member");
         }
-        let call = cx.run().call().map(|id| id.to_string()).unwrap_or_default();
         Ok(TeamMessage {
             id: Arc::default(),
-            call: call.into(),
+            call: call_of(cx),
             from: Arc::clone(&self.sender),
             to: to.as_str().into(),
             kind: *kind,
@@ -114,18 +117,45 @@ impl Tool for SendMessage {
         let sent = ToolOutput::text(format!("Sent as message {id}.")).with_metadata(json!({ "message": id }));
         let Some(seconds) = arguments.wait_seconds else { return Ok(sent) };
         let by = (&*self.sender, cx.session().as_str(), &*call);
+        let began = Instant::now();
         let wait = Duration::from_secs(seconds.into());
+        let mail = self.room.response(&id, by, enough(wait, cx)).await.map_err(ToolError::Fatal)?;
+        if let Some(mail) = mail {
+            return Ok(ToolOutput::text(mail.text)
+                .with_labels(mail.labels)
+                .with_metadata(json!({ "message": id })));
+        }
+        if cx.cancellation().is_cancelled() {
+            return Err(ToolError::Fatal(Error::cancelled()));
+        }
+        let later = "it comes later, or never: go on without";
+        if began.elapsed() >= wait {
+            let text = format!("no answer to message {id} within {seconds} s; {later}");
+            return Err(ToolError::from(Error::new(ErrorKind::Timeout, text)));
+        }
+        let text = if cx.run().is_stopping() {
+            format!("No answer to message {id} before the work was paused; {later}.")
+        } else {
+            format!(
+                "Sent as message {id}. Its recipient waits for you: answer what you were asked. Then {later}."
+            )
+        };
+        Ok(ToolOutput::text(text).with_metadata(json!({ "message": id })))
+    }
+}
+
+/// Waits until a call has waited enough: for so long, until it is cancelled, or until the run is to pause.
+async fn enough(wait: Duration, cx: &ToolContext<'_>) {
+    let until = Instant::now().checked_add(wait);
+    while !cx.run().is_stopping() {
+        let left = until.map_or(wait, |until| until.saturating_duration_since(Instant::now()));
+        if left.is_zero() {
+            return;
+        }
         tokio::select! {
             biased;
-            () = cx.cancellation().cancelled() => Err(ToolError::Fatal(Error::cancelled())),
-            mail = self.room.response(&id, by) => {
-                let mail = mail.map_err(ToolError::Fatal)?;
-                Ok(ToolOutput::text(mail.text).with_labels(mail.labels).with_metadata(json!({ "message": id })))
-            }
-            () = tokio::time::sleep(wait) => {
-                let text = format!("no answer to message {id} within {seconds} s; it comes later, or never: go on without");
-                Err(ToolError::from(Error::new(ErrorKind::Timeout, text)))
-            }
+            () = cx.cancellation().cancelled() => return,
+            () = tokio::time::sleep(left.min(LOOK)) => {}
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The mail of teams under attack: answers of others, forged messages, floods, waits without end, and processes that die.
+//! The mail of teams under attack: answers of others, forged messages, floods, waits without end, and processes that
+//! die.
 
 use std::sync::Arc;
 

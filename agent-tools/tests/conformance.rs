@@ -86,11 +86,13 @@ const TYPES: [(&str, &[&str]); 18] = [
 
 /// Files with types that pass calls on to a tool, that take an agent's answer in place of work, or that no model is
 /// shown.
-const OTHERS: [&str; 5] = [
+const OTHERS: [&str; 7] = [
     "agent-runners/src/autonomy/complete.rs",
     "agent-runners/src/combined.rs",
     "agent-runners/src/layered.rs",
+    "agent-runners/src/planner/reply.rs",
     "agent-runners/src/research/cache.rs",
+    "agent-runners/src/team/mail/tool.rs",
     "agent-runners/src/typed/rule.rs",
 ];
 

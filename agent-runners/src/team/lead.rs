@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     ReactAgent,
-    graph::{GraphReport, Interventions, News, NodeEnd, NodeState, section, with_text},
+    graph::{GraphReport, Interventions, News, NodeEnd, section, with_text},
     react::ReactBuilder,
 };
 
@@ -117,9 +117,7 @@ fn facts(member: &Member) -> String {
 /// Returns the task of the lead that steps in.
 pub(super) fn news_task(news: &News, mail: &Mail) -> Task {
     let mut text = news.text();
-    if !mail.text.is_empty() {
-        let _ = write!(text, "\n\nThere are messages for you:\n\n{}", mail.text);
-    }
+    mail.tell(&mut text);
     text += "\n\nTake the steps that help now, or none.";
     Task::new(text).with_labels(mail.labels)
 }
@@ -138,15 +136,12 @@ pub(super) fn answer_task(report: &GraphReport, mail: &Mail) -> Task {
                 let _ = write!(text, "\n\n`{}` failed:", node.id);
                 section(&mut text, "failure", &about, &cut(&error.message, most));
             }
-            _ if node.state() == NodeState::Completed => {}
             _ => {
                 let _ = write!(text, "\n\n`{}` was not done.", node.id);
             }
         }
     }
-    if !mail.text.is_empty() {
-        let _ = write!(text, "\n\nThere are messages for you:\n\n{}", mail.text);
-    }
+    mail.tell(&mut text);
     text += "\n\nAnswer the user's request now.";
     Task::new(text).with_labels(mail.labels)
 }

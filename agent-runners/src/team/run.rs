@@ -129,11 +129,9 @@ impl Team {
 fn equipped(member: &Member, room: Option<&Arc<Room>>) -> Arc<dyn Agent> {
     let Some((room, react)) = room.zip(member.react()) else { return Arc::clone(&member.agent) };
     let send = Arc::new(SendMessage::new(room, member.id()));
-    match react.with_tool(send) {
-        Ok(react) => Arc::new(react.layered(Inbox::new(room, member.id()))),
-        // It has a tool of this name, which stays.
-        Err(_) => Arc::new(react.layered(Inbox::new(room, member.id()))),
-    }
+    // A tool of its own that has this name stays.
+    let sends = react.with_tool(send).unwrap_or_else(|_| react.clone());
+    Arc::new(sends.layered(Inbox::new(room, member.id())))
 }
 
 fn read(room: Option<&Arc<Room>>, to: &str, place: &str) -> Result<Mail> {

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    fmt::Write as _,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -50,6 +51,16 @@ pub(crate) struct Room {
 pub(crate) struct Mail {
     pub(crate) text: String,
     pub(crate) labels: Labels,
+}
+
+impl Mail {
+    /// Adds the messages to a prompt of the lead.
+    pub(crate) fn tell(&self, prompt: &mut String) {
+        if !self.text.is_empty() {
+            // Writing to a string cannot fail.
+            let _ = write!(prompt, "\n\nThere are messages for you:\n\n{}", self.text);
+        }
+    }
 }
 
 impl Room {
@@ -130,9 +141,7 @@ impl Room {
                 return Ok(Arc::clone(id));
             }
             message.id = format!("m{}", mailbox.count().saturating_add(1)).into();
-            let message = Arc::new(message);
-            let record = Recorded::new::<TeamMessage>(Arc::clone(&message));
-            self.cx.effects().append(&self.cx, None, &mut |_, _| Ok(record.clone()))?;
+            let message = self.cx.append_with(|_, _| Ok(message))?;
             mailbox.post(&message);
             Arc::clone(&message.id)
         };
@@ -214,10 +223,8 @@ impl Room {
     ) -> Result<()> {
         let ids = messages.iter().map(|message| Arc::clone(&message.id)).collect();
         let (to, place, call) = (to.into(), place.into(), call.map(Into::into));
-        let delivered = Arc::new(Delivered { to, place, call, messages: ids });
-        let record = Recorded::new::<Delivered>(Arc::clone(&delivered));
-        self.cx.effects().append(&self.cx, None, &mut |_, _| Ok(record.clone()))?;
-        mailbox.deliver(&delivered);
+        let delivered = Delivered { to, place, call, messages: ids };
+        mailbox.deliver(&self.cx.append_with(|_, _| Ok(delivered))?);
         Ok(())
     }
 

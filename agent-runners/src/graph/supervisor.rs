@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Change, GraphReport, NodeEnd, PlanTask, SkipAs, section};
 
-/// Default number of times that a supervisor is asked in one run.
-const ROUNDS: u32 = 5;
+/// Most times that a supervisor is asked in one run.
+pub(crate) const ROUNDS: u32 = 5;
 
 /// An agent that is asked whenever a node has failed for good, and changes the graph while it runs on.
 #[derive(Clone)]
@@ -21,8 +21,6 @@ pub(crate) struct Supervisor {
     pub(crate) agent: Arc<dyn Agent>,
     /// Role of its session.
     pub(crate) role: &'static str,
-    /// Most times that it is asked in one run.
-    pub(crate) rounds: u32,
     pub(crate) ask: Ask,
 }
 
@@ -43,7 +41,7 @@ pub(crate) struct News {
 
 impl Supervisor {
     pub(crate) fn new(agent: Arc<dyn Agent>, role: &'static str, ask: Ask) -> Self {
-        Self { agent, role, rounds: ROUNDS, ask }
+        Self { agent, role, ask }
     }
 }
 

@@ -61,7 +61,10 @@ impl Machine {
                         ended.remove(&**node);
                     }
                 }
-                _ => {}
+                GraphRecord::Started(_)
+                | GraphRecord::NodeFinished(_)
+                | GraphRecord::Asked(_)
+                | GraphRecord::Answered(_) => {}
             }
         }
         let missing = (0..self.tracks.len()).filter(|place| !ended.contains(&*self.id(*place)));

@@ -14,7 +14,7 @@ use super::{
     super::{
         Interventions, SupervisorAnswered, SupervisorAsked,
         schedule::State,
-        supervisor::{News, Supervisor},
+        supervisor::{News, ROUNDS, Supervisor},
     },
     drive::{Drive, Woken},
     machine::{Machine, guarded},
@@ -75,7 +75,7 @@ impl Machine {
 
     fn is_to_ask(&self) -> bool {
         let has_news = self.watch.called || !self.watch.failed.is_empty();
-        let left = self.graph.supervisor.as_ref().is_some_and(|it| self.watch.asked < it.rounds);
+        let left = self.graph.supervisor.is_some() && self.watch.asked < ROUNDS;
         has_news && left && self.watch.asking.is_none() && !self.schedule.is_closed()
     }
 

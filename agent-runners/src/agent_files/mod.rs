@@ -35,10 +35,10 @@ use build::Build;
 /// use entourage_testkit::ScriptedProvider;
 /// use serde_json::json;
 ///
-/// let model = ScriptedProvider::new().text("Paris.").model();
+/// let provider = ScriptedProvider::new().text("Paris.");
 /// let text = AgentText::new("geographer", "You answer in one word.")
 ///     .with_setting("description", json!("Knows places."));
-/// let catalogue = Catalogue::builder(model).build()?;
+/// let catalogue = Catalogue::builder(provider.model()).build()?;
 /// let agents = AgentFiles::new(catalogue, AgentTexts::new([text]));
 /// let agent = agents.agent("geographer").await?;
 /// assert_eq!(agent.ask("What is the capital of France?").await?, "Paris.");

@@ -10,6 +10,7 @@ pub mod crash;
 mod distant;
 mod embed;
 mod live;
+mod playbook;
 mod provider;
 mod report;
 pub mod scenarios;
@@ -24,6 +25,7 @@ pub use embed::HashEmbedder;
 #[doc(no_inline)]
 pub use entourage_runners::ReactAgent;
 pub use live::{LiveCall, LiveProvider};
+pub use playbook::Playbook;
 pub use provider::{Script, ScriptedProvider};
 pub use report::ConformanceReport;
 pub use tools::{FakeTool, Gate, assert_plain_text, assert_plain_words, run_tool};

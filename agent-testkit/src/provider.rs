@@ -114,7 +114,7 @@ impl Script {
         Self::new().beat(Beat::Refuse(kind, text.into()))
     }
 
-    fn into_stream(self) -> Result<DeltaStream> {
+    pub(crate) fn into_stream(self) -> Result<DeltaStream> {
         if let Some(Beat::Refuse(kind, text)) = self.0.first() {
             return Err(Error::new(*kind, text.clone()).during("model.stream"));
         }

@@ -64,8 +64,9 @@ impl Researcher {
         }
     }
 
-    /// Returns the built-in instructions.
-    pub(super) fn instructions(self) -> Instructions {
+    /// Returns the built-in instructions, for an agent of one's own of this kind.
+    #[must_use]
+    pub fn instructions(self) -> Instructions {
         let (name, text) = match self {
             Self::FileSearcher => (
                 "entourage/file-searcher",

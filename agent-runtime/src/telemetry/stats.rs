@@ -1,6 +1,6 @@
 //! Sums over tool calls, model calls and sessions.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use entourage_core::{Money, Usage, session::SessionHead};
 use serde::Serialize;
@@ -113,6 +113,17 @@ pub struct Totals {
 impl Default for Totals {
     fn default() -> Self {
         Self { sessions: 0, messages: 0, usage: Usage::default(), cost: Some(Money::default()) }
+    }
+}
+
+impl fmt::Display for Totals {
+    /// Sessions, tokens and cost, in one line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} sessions, {}, ", self.sessions, self.usage)?;
+        match self.cost {
+            Some(cost) => write!(f, "{cost}"),
+            None => f.write_str("cost unknown"),
+        }
     }
 }
 

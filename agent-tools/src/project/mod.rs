@@ -181,6 +181,38 @@ impl ProjectFacts {
     }
 }
 
+/// The facts as a text to append to instructions: directory, platform, date and git in a few lines, then each context
+/// file in a block with its path, which the file cannot end.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// use entourage_core::Timestamp;
+/// use entourage_tools::project::{ProjectFacts, ProjectOptions};
+///
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let dir = dir.path();
+/// std::fs::write(dir.join("AGENTS.md"), "Run `cargo test` before you answer.")?;
+/// let facts = ProjectFacts::gather(dir, ProjectOptions::new(Timestamp::now())).await?;
+/// assert!(facts.to_string().contains("<file path=\"AGENTS.md\">\nRun `cargo test` before you answer.\n</file>"));
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
+impl fmt::Display for ProjectFacts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (dir, platform, date) = (self.working_dir.display(), &self.platform, &self.date);
+        writeln!(f, "You work in the directory `{dir}` on {platform}. Today is {date} (UTC).")?;
+        if let Some(git) = &self.git {
+            writeln!(f, "It is a git repository on {}, with the status:\n{}", git.branch, git.status)?;
+            git.commits.iter().try_for_each(|commit| writeln!(f, "last commit: {commit}"))?;
+        }
+        self.global_context_files.iter().chain(&self.context_files).try_for_each(|file| {
+            let path = file.path.replace(['"', '<', '>', '\n'], "_");
+            let content = file.content.replace("</file", "< /file");
+            writeln!(f, "\n<file path=\"{path}\">\n{content}\n</file>")
+        })
+    }
+}
+
 /// Reads the context files at `paths`, relative ones in the project at `root`, as [`ProjectFacts::gather`] does.
 ///
 /// # Errors

@@ -197,6 +197,22 @@ impl Sandbox {
         self.with(|settings| settings.reading.push(path))
     }
 
+    /// Also allows reading the Rust toolchains and packages of this program's user: `RUSTUP_HOME` (else `~/.rustup`),
+    /// and of `CARGO_HOME` (else `~/.cargo`) the programs, the packages and the configuration. Its credentials stay out
+    /// of reach. What does not exist is left out.
+    #[must_use]
+    pub fn reading_rust(self) -> Self {
+        let home = |variable: &str, name: &str| {
+            let own = std::env::var_os(variable).map(PathBuf::from);
+            own.or_else(|| Some(std::env::home_dir()?.join(name))).filter(|home| home.is_absolute())
+        };
+        let cargo = home("CARGO_HOME", ".cargo").into_iter();
+        let parts = ["bin", "git", "registry", "config.toml", "config", "env"];
+        let cargo = cargo.flat_map(|home| parts.map(|part| home.join(part)));
+        let all = cargo.chain(home("RUSTUP_HOME", ".rustup")).filter(|path| path.exists());
+        all.fold(self, Self::reading)
+    }
+
     /// Also allows reading and writing `path` and, if it is a directory, all below it; for a cache.
     #[must_use]
     pub fn writing(self, path: impl Into<PathBuf>) -> Self {

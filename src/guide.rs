@@ -38,6 +38,11 @@ pub mod performance {}
 #[cfg_attr(not(doctest), doc = include_str!("../docs/permissions.md"))]
 pub mod permissions {}
 
+/// Five known systems, each as one file on the public API.
+///
+#[cfg_attr(not(doctest), doc = include_str!("../docs/recipes.md"))]
+pub mod recipes {}
+
 /// Commands that the operating system confines: levels, protected paths, and what each backend holds.
 ///
 #[cfg_attr(not(doctest), doc = include_str!("../docs/sandbox.md"))]

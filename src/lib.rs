@@ -20,7 +20,9 @@ pub use entourage_runtime::{Agents, Moment, Recovery, Runtime, RuntimeBuilder, S
 /// Agents that take a task.
 pub mod agent {
     pub use entourage_core::agent::{Agent, AgentPart, IntoAgent};
-    pub use entourage_runners::{AgentTool, Prepare, Prepared, ReactAgent, ReactBuilder, Step, person};
+    pub use entourage_runners::{
+        AgentTool, Prepare, Prepared, ReactAgent, ReactBuilder, Step, per_run, person,
+    };
     pub use entourage_runners::{Autonomy, AutonomyLevel, DualAgent, Verdict};
     pub use entourage_runners::{TypedAgent, typed::Partial};
     pub use entourage_runtime::AgentExt;
@@ -258,9 +260,13 @@ pub use entourage_tools::web;
 /// Tools and agents for clients of the Model Context Protocol.
 #[cfg(feature = "mcp-server")]
 pub use entourage_mcp_server as mcp_server;
+
 /// Spans to an OpenTelemetry collector.
 #[cfg(feature = "otel")]
 pub use entourage_otel as otel;
+/// Runs on a terminal: their events as lines, questions to the person there, Ctrl-C.
+#[cfg(feature = "terminal")]
+pub use entourage_terminal as terminal;
 
 /// Stores for sessions.
 #[cfg(any(feature = "json", feature = "sqlite", feature = "postgres"))]

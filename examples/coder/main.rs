@@ -10,36 +10,25 @@
 //! takes a prompt back: the conversation, and all that it changed in the directory, commands included. With `--lsp` the
 //! language servers on the PATH check what it changes.
 
-mod answers;
 mod args;
 mod demo;
-mod desk;
 mod servers;
 
-use std::{env, error::Error, fs, io, path::Path, process::ExitCode, sync::Arc};
+use std::{env, error::Error, fs, io, path::Path, process::ExitCode};
 
 use entourage::{
-    RunId, builtin,
-    event::{Event, ToolFinished},
-    fs::FileSnapshots,
-    permission::GrantFile,
-    prelude::*,
-    provider::Delta,
-    providers::env as models,
-    run::Pause,
-    sandbox::Sandbox,
-    tool::question,
+    RunId, builtin, fs::FileSnapshots, permission::GrantFile, prelude::*, providers::env as models,
+    sandbox::Sandbox, terminal::Terminal, tool::question,
 };
 
 use args::{Args, Task};
-use desk::{Desk, Terminal, complain};
 
 const BAD_ARGUMENTS: u8 = 2;
 const CANCELLED: u8 = 130;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let terminal = Arc::new(Terminal::new());
+    let terminal = Terminal::new();
     if env::args().any(|word| word == "--help") {
         terminal.say(&format!("{}\n{}", args::USAGE, args::HELP));
         return ExitCode::SUCCESS;
@@ -47,20 +36,20 @@ async fn main() -> ExitCode {
     let args = match Args::parse(env::args().skip(1)) {
         Ok(args) => args,
         Err(problem) => {
-            complain(&format!("{problem}\n{}", args::USAGE));
+            terminal.complain(&format!("{problem}\n{}", args::USAGE));
             return BAD_ARGUMENTS.into();
         }
     };
     match work(&args, &terminal).await {
         Ok(code) => code,
         Err(error) => {
-            complain(&error.to_string());
+            terminal.complain(&error.to_string());
             ExitCode::FAILURE
         }
     }
 }
 
-async fn work(args: &Args, terminal: &Arc<Terminal>) -> Result<ExitCode, Box<dyn Error>> {
+async fn work(args: &Args, terminal: &Terminal) -> Result<ExitCode, Box<dyn Error>> {
     let demo = match &args.task {
         Task::Demo => Some(demo::Crate::new()?),
         Task::Given(_) | Task::Continue | Task::Rewind => None,
@@ -104,7 +93,7 @@ async fn work(args: &Args, terminal: &Arc<Terminal>) -> Result<ExitCode, Box<dyn
         .grants(GrantFile::open(state.join("grants.toml"))?)
         .snapshots(FileSnapshots::open(&workspace, state.join("versions"))?)
         .tool_layer(servers.clone())
-        .approver(Desk::new(Arc::clone(terminal)))
+        .approver(terminal.clone())
         .build();
     let session = match &args.resume {
         Some(id) => runtime.open(id).await?,
@@ -116,28 +105,23 @@ async fn work(args: &Args, terminal: &Arc<Terminal>) -> Result<ExitCode, Box<dyn
         Some(run) => back(&session, run, terminal).await?,
         None => session,
     };
-    let run = match (&args.task, session.unfinished().await?) {
-        (Task::Rewind, _) => return Ok(ExitCode::SUCCESS),
-        (_, Some(_)) => {
-            answers::give(&session, terminal).await?;
-            session.resume(&agent)
-        }
-        (Task::Given(task), None) => session.start(&agent, task.as_str()),
-        (Task::Demo, None) => session.start(&agent, demo::TASK),
-        (Task::Continue, None) => session.start(&agent, "Please go on."),
+    let prompt = match &args.task {
+        Task::Rewind => return Ok(ExitCode::SUCCESS),
+        Task::Given(task) => task.as_str(),
+        Task::Demo => demo::TASK,
+        Task::Continue => "Please go on.",
     };
-    let id = run.id();
-    let mut outcome = follow(run, terminal).await;
-    while let Ok(Outcome { status: Status::Paused(Pause::Call(_)), .. }) = &outcome
-        && answers::give(&session, terminal).await?
-    {
-        outcome = follow(session.resume(&agent), terminal).await;
-    }
+    let mut id = None;
+    let outcome = terminal.run_with(&session, &agent, prompt, |event| {
+        id.get_or_insert(event.origin.run);
+        Ok(())
+    });
+    let outcome = outcome.await;
     shell.close().await;
     servers.shut_down().await;
     let outcome = outcome?;
     terminal.say(&outcome.status.to_string());
-    if demo.is_none() {
+    if let (None, Some(id)) = (&demo, id) {
         terminal.say(&format!(
             "go on with --resume {0}, or take this back with --resume {0} --rewind {id}",
             session.id()
@@ -158,14 +142,7 @@ async fn work(args: &Args, terminal: &Arc<Terminal>) -> Result<ExitCode, Box<dyn
 fn shell(dir: &Path, terminal: &Terminal) -> Result<Shell> {
     let shell = Shell::open(dir)?;
     match Sandbox::workspace_write(dir) {
-        Ok(sandbox) => {
-            let toolchains = ["CARGO_HOME", "RUSTUP_HOME"].into_iter().zip([".cargo", ".rustup"]);
-            let folders = toolchains.filter_map(|(variable, name)| {
-                env::var_os(variable).map(Into::into).or_else(|| Some(env::home_dir()?.join(name)))
-            });
-            let sandbox = folders.filter(|path| path.is_dir()).fold(sandbox, Sandbox::reading);
-            Ok(shell.with_sandbox(sandbox))
-        }
+        Ok(sandbox) => Ok(shell.with_sandbox(sandbox.reading_rust())),
         Err(error) => {
             terminal.say(&format!("commands are not confined: {error}"));
             Ok(shell)
@@ -189,50 +166,4 @@ async fn back(session: &Session, run: RunId, terminal: &Terminal) -> Result<Sess
 /// A folder name for a directory: its path, without separators, in characters that every program takes in a path.
 fn name_of(dir: &Path) -> String {
     dir.display().to_string().replace(std::path::MAIN_SEPARATOR, "+")
-}
-
-/// Shows the run until it has ended. The first Ctrl-C cancels it, and a second one ends the program at once.
-async fn follow(mut run: RunHandle, terminal: &Terminal) -> Result<Outcome> {
-    let mut interrupts = 0;
-    loop {
-        tokio::select! {
-            event = run.next() => match event {
-                Some(event) => show(&event.event, terminal),
-                None => return run.outcome().await,
-            },
-            pressed = tokio::signal::ctrl_c() => {
-                interrupts += 1;
-                if pressed.is_err() || interrupts > 1 {
-                    std::process::exit(CANCELLED.into());
-                }
-                run.cancel();
-                terminal.say("cancelling; Ctrl-C again leaves at once");
-            }
-        }
-    }
-}
-
-fn show(event: &Event, terminal: &Terminal) {
-    match event {
-        Event::Delta(Delta::Text(text)) => terminal.text(text),
-        Event::ToolFinished(call) => tool(call, terminal),
-        Event::WarningRaised(warning) => terminal.say(&format!("warning: {}", warning.text)),
-        _ => {}
-    }
-}
-
-fn tool(call: &ToolFinished, terminal: &Terminal) {
-    let result = &call.result;
-    let text = result.to_text();
-    let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
-    let code = call.metadata.as_ref().and_then(|it| it.get("exit_code")?.as_i64()).filter(|code| *code != 0);
-    let sign = match (result.is_error, code) {
-        (true, _) => "failed".to_owned(),
-        (false, Some(code)) => format!("exit code {code}"),
-        (false, None) => "done".to_owned(),
-    };
-    terminal.say(&format!("{} {sign}: {first}", result.name));
-    if let Some(diff) = call.metadata.as_ref().and_then(|it| it.get("diff")?.as_str()) {
-        terminal.diff(diff);
-    }
 }

@@ -5,9 +5,8 @@ use std::{env, path::Path};
 use entourage::{
     lsp::{LanguageServer, LanguageServers, LanguageServersBuilder},
     prelude::*,
+    terminal::Terminal,
 };
-
-use crate::desk::Terminal;
 
 struct Known {
     language: &'static str,

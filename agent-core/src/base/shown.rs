@@ -56,7 +56,8 @@ pub(crate) fn holds_harmful(text: &str) -> bool {
 
 /// True for control characters, and for those that reorder text or cannot be seen. Joiners and the selectors of emoji
 /// are kept: scripts and emoji need them.
-pub(crate) fn is_harmful(c: char) -> bool {
+#[must_use]
+pub fn is_harmful(c: char) -> bool {
     c.is_control()
         || matches!(
             c,

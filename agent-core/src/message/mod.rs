@@ -10,6 +10,7 @@ pub(crate) mod raw_call;
 pub use crate::base::{
     bound::{check_value, json_bytes, parse_value},
     json::value as deserialize_value,
+    shown::is_harmful,
 };
 pub(crate) use estimate::estimate_tokens;
 pub use history::History;

@@ -1,0 +1,64 @@
+//! The questions about calls that need approval.
+
+use std::{env, sync::Arc};
+
+use async_trait::async_trait;
+use entourage_core::{
+    Result,
+    permission::{ApprovalRequest, Approver, Decision},
+};
+
+use crate::{Terminal, Turn};
+
+pub(crate) const NOBODY: &str = "nobody is here to ask, so the run waits; resume it on a terminal";
+
+#[async_trait]
+impl Approver for Terminal {
+    async fn decide(&self, request: &ApprovalRequest) -> Result<Decision> {
+        // One question at a time, each with what it is about.
+        let mut turn = self.turn().await;
+        let subjects: Vec<_> = request.footprint.subjects().collect();
+        self.say(&format!("{} wants {}: {}", request.agent, request.tool, subjects.join(", ")));
+        match &request.preview {
+            Some(preview) => self.diff(preview),
+            None => self.say(request.arguments.as_str()),
+        }
+        if !self.has_person() {
+            self.say(NOBODY);
+            return Ok(Decision::Later);
+        }
+        Ok(turn.decision().await)
+    }
+
+    fn name(&self) -> Option<Arc<str>> {
+        env::var("USER").ok().map(Into::into)
+    }
+}
+
+impl Turn<'_> {
+    /// Reads a decision.
+    async fn decision(&mut self) -> Decision {
+        loop {
+            let question = "[y]es, for the [s]ession, [a]lways, [e]dit, [n]o, or a reason: ";
+            let Some(answer) = self.ask(question).await else { return Decision::Later };
+            return match answer.as_str() {
+                "" => continue,
+                "y" => Decision::Allow,
+                "s" => Decision::AllowSession,
+                "a" => Decision::AllowAlways,
+                "n" => Decision::Deny,
+                "e" => {
+                    let text = self.ask("the arguments as JSON: ").await.unwrap_or_default();
+                    match serde_json::from_str(&text).ok().map(|value| Decision::edit(&value)) {
+                        Some(Ok(edited)) => edited,
+                        _ => {
+                            self.terminal.say("these are no arguments, which are an object in JSON");
+                            continue;
+                        }
+                    }
+                }
+                reason => Decision::refuse(reason),
+            };
+        }
+    }
+}

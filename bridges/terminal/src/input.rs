@@ -1,0 +1,103 @@
+//! The input: a line for each question.
+
+use std::{
+    io::{self, BufRead},
+    sync::mpsc as blocking,
+    thread,
+};
+
+use tokio::sync::mpsc;
+
+/// Bytes of an answer's line; the rest of a longer one is left out.
+const LONGEST: usize = 64 * 1024;
+
+/// Lines of a reader.
+///
+/// A read of a terminal cannot be taken back, and a runtime waits for those of its own threads. So a thread that nobody
+/// waits for reads a line when one is asked for, and ends with its reader or at the first request after this was
+/// dropped.
+pub(crate) struct Input {
+    open: Option<Box<dyn FnOnce() -> Box<dyn BufRead> + Send>>,
+    reader: Option<Reader>,
+}
+
+struct Reader {
+    wanted: blocking::Sender<()>,
+    lines: mpsc::Receiver<Option<String>>,
+    /// True while a line was asked for and not taken.
+    is_reading: bool,
+}
+
+impl Input {
+    pub(crate) fn new(open: impl FnOnce() -> Box<dyn BufRead> + Send + 'static) -> Self {
+        Self { open: Some(Box::new(open)), reader: None }
+    }
+
+    /// Returns the next line, without white space around it; `None` at the end of input.
+    pub(crate) async fn line(&mut self) -> Option<String> {
+        if let Some(open) = self.open.take() {
+            self.reader = Reader::start(open).ok();
+        }
+        self.reader.as_mut()?.line().await
+    }
+
+    /// True if a line was read that no question took.
+    #[cfg(test)]
+    pub(crate) fn holds_line(&self) -> bool {
+        self.reader.as_ref().is_some_and(|reader| !reader.lines.is_empty())
+    }
+}
+
+impl Reader {
+    fn start(open: Box<dyn FnOnce() -> Box<dyn BufRead> + Send>) -> io::Result<Self> {
+        let (wanted, wants) = blocking::channel();
+        let (tell, lines) = mpsc::channel(1);
+        thread::Builder::new().name("terminal input".to_owned()).spawn(move || {
+            let mut input = open();
+            while wants.recv().is_ok() {
+                let line = read(&mut *input);
+                let is_over = line.is_none();
+                if tell.blocking_send(line).is_err() || is_over {
+                    return;
+                }
+            }
+        })?;
+        Ok(Self { wanted, lines, is_reading: false })
+    }
+
+    async fn line(&mut self) -> Option<String> {
+        // A line that came after its question was dropped is none for this one.
+        if self.is_reading && self.lines.try_recv().is_ok() {
+            self.is_reading = false;
+        }
+        if !self.is_reading {
+            self.wanted.send(()).ok()?;
+            self.is_reading = true;
+        }
+        let line = self.lines.recv().await.flatten();
+        self.is_reading = false;
+        line
+    }
+}
+
+/// Reads a line of any length, and keeps its beginning.
+fn read(input: &mut dyn BufRead) -> Option<String> {
+    let mut line = Vec::new();
+    let mut read = 0;
+    loop {
+        let piece = match input.fill_buf() {
+            Ok(piece) => piece,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(_) => return None,
+        };
+        let end = piece.iter().position(|byte| *byte == b'\n');
+        let taken = end.map_or(piece.len(), |end| end + 1);
+        let kept = taken.min(LONGEST.saturating_sub(line.len()));
+        line.extend(piece.iter().take(kept));
+        read += taken;
+        input.consume(taken);
+        if end.is_some() || taken == 0 {
+            return (read > 0).then(|| String::from_utf8_lossy(&line).trim().to_owned());
+        }
+    }
+}

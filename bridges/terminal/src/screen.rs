@@ -1,0 +1,135 @@
+//! The output: lines, and the words of a model as they come.
+
+use std::{
+    io::{self, Write},
+    mem,
+    sync::{Mutex, PoisonError},
+};
+
+use entourage_core::message::is_harmful;
+
+const GREEN: &str = "\x1b[32m";
+const RED: &str = "\x1b[31m";
+const DIM: &str = "\x1b[2m";
+const PLAIN: &str = "\x1b[0m";
+
+/// Bytes that wait behind a question; what comes then is left out, with a line that says so.
+const WAITING: usize = 256 * 1024;
+const LEFT_OUT: &str = "… more was left out while the question was open\n";
+
+pub(crate) struct Screen {
+    out: Box<dyn Write + Send>,
+    colours: bool,
+    /// True if it shows the answers, which a terminal does by itself.
+    echoes: bool,
+    /// True while the last line has no end.
+    is_open: bool,
+    /// The output that waits behind a question, while there is one.
+    behind: Option<String>,
+}
+
+impl Screen {
+    pub(crate) fn new(out: Box<dyn Write + Send>, colours: bool, echoes: bool) -> Self {
+        Self { out, colours, echoes, is_open: false, behind: None }
+    }
+
+    pub(crate) fn say(&mut self, line: &str) {
+        let line = self.coloured(DIM, line);
+        self.lines(&format!("{line}\n"));
+    }
+
+    pub(crate) fn complain(&mut self, problem: &str) {
+        self.end_line();
+        writeln!(io::stderr(), "{}", printable(problem)).ok();
+    }
+
+    /// Prints a part of a text.
+    pub(crate) fn text(&mut self, text: &str) {
+        let text = printable(text);
+        self.put(&text);
+        self.is_open = if text.is_empty() { self.is_open } else { !text.ends_with('\n') };
+    }
+
+    pub(crate) fn diff(&mut self, diff: &str) {
+        let lines = diff.lines().map(|line| match line.chars().next() {
+            Some('+') => self.coloured(GREEN, line),
+            Some('-') => self.coloured(RED, line),
+            _ => printable(line),
+        });
+        let text = lines.map(|line| line + "\n").collect::<String>();
+        self.lines(&text);
+    }
+
+    fn coloured(&self, colour: &str, line: &str) -> String {
+        let line = printable(line);
+        if self.colours { format!("{colour}{line}{PLAIN}") } else { line }
+    }
+
+    /// Prints whole lines.
+    fn lines(&mut self, text: &str) {
+        self.end_line();
+        self.put(text);
+    }
+
+    /// Ends the last line, if it has no end.
+    pub(crate) fn end_line(&mut self) {
+        if mem::take(&mut self.is_open) {
+            self.put("\n");
+        }
+    }
+
+    /// A reader that has left, as `head` does, is no reason to stop the work.
+    fn put(&mut self, text: &str) {
+        match &mut self.behind {
+            Some(behind) if behind.len() < WAITING => behind.push_str(text),
+            Some(behind) if behind.ends_with(LEFT_OUT) => {}
+            Some(behind) => behind.push_str(LEFT_OUT),
+            None => {
+                self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush()).ok();
+            }
+        }
+    }
+}
+
+/// A question on the screen. What is printed meanwhile follows when it is dropped.
+pub(crate) struct Open<'a> {
+    screen: &'a Mutex<Screen>,
+    answer: Option<String>,
+}
+
+impl<'a> Open<'a> {
+    pub(crate) fn new(screen: &'a Mutex<Screen>, question: &str) -> Self {
+        let mut now = screen.lock().unwrap_or_else(PoisonError::into_inner);
+        now.lines(&printable(question));
+        now.behind = Some(String::new());
+        Self { screen, answer: None }
+    }
+
+    /// Ends the question with its answer.
+    pub(crate) fn close(mut self, answer: Option<String>) -> Option<String> {
+        self.answer.clone_from(&answer);
+        answer
+    }
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        let mut screen = self.screen.lock().unwrap_or_else(PoisonError::into_inner);
+        let behind = screen.behind.take().unwrap_or_default();
+        match &self.answer {
+            Some(answer) if screen.echoes => {
+                let answer = printable(answer);
+                screen.put(&format!("{answer}\n"));
+            }
+            Some(_) => {}
+            // Nothing was written behind the question.
+            None => screen.put("\n"),
+        }
+        screen.put(&behind);
+    }
+}
+
+/// The text without characters that control a terminal or that nobody sees.
+fn printable(text: &str) -> String {
+    text.chars().filter(|c| matches!(c, '\n' | '\t') || !is_harmful(*c)).collect()
+}

@@ -1,0 +1,296 @@
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic, in its helpers too")]
+
+use std::{
+    collections::VecDeque,
+    io::{self, BufReader, Cursor, Read, Write},
+    sync::{Arc, Mutex, mpsc},
+};
+
+use entourage_core::{
+    run::Status,
+    tool::{Access, ToolSpec},
+};
+use entourage_runners::{ReactAgent, question};
+use entourage_runtime::{MemoryStore, Runtime, permission::Policy};
+use entourage_testkit::{FakeTool, ScriptedProvider};
+use serde_json::json;
+
+use crate::Terminal;
+
+/// Output that a test reads.
+#[derive(Debug, Clone, Default)]
+struct Paper(Arc<Mutex<Vec<u8>>>);
+
+impl Paper {
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+impl Write for Paper {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Input whose lines a test sends when it likes.
+struct Keys(mpsc::Receiver<String>, VecDeque<u8>);
+
+impl Read for Keys {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.1.is_empty() {
+            // Without a sender it is the end of input.
+            self.1 = self.0.recv().unwrap_or_default().into_bytes().into();
+        }
+        self.1.read(buffer)
+    }
+}
+
+fn terminal(input: &str) -> (Terminal, Paper) {
+    let paper = Paper::default();
+    (Terminal::over(Cursor::new(input.to_owned()), paper.clone()), paper)
+}
+
+fn typed() -> (Terminal, Paper, mpsc::Sender<String>) {
+    let (keys, lines) = mpsc::channel();
+    let paper = Paper::default();
+    let input = BufReader::new(Keys(lines, VecDeque::new()));
+    (Terminal::over(input, paper.clone()), paper, keys)
+}
+
+fn runtime(policy: Policy, approver: &Terminal) -> Runtime {
+    Runtime::builder().policy(policy).approver(approver.clone()).build()
+}
+
+/// Runs a call of the tool `put`, which asks, with this input; returns how often it ran, the output and the status.
+async fn ask_about_put(input: &str) -> (usize, String, Status) {
+    let (terminal, paper) = terminal(input);
+    let put = FakeTool::new("put").access(Access::WRITE).returning("put");
+    let provider = ScriptedProvider::by_history().call("put", json!({"to": "a"})).text("Done.");
+    let agent = ReactAgent::builder("a", provider.model()).tool(put.clone()).build().unwrap();
+    let runtime = runtime(Policy::new().ask("put"), &terminal);
+    let outcome = terminal.run(&runtime.session(), &agent, "Put it.").await.unwrap();
+    (put.finished(), paper.text(), outcome.status)
+}
+
+#[tokio::test]
+async fn an_answer_decides_about_a_call() {
+    let (count, output, status) = ask_about_put("y\n").await;
+    assert_eq!((count, status), (1, Status::Completed));
+    for part in ["a wants put: ", r#"{"to":"a"}"#, "[y]es, ", "put done: put", "Done."] {
+        assert!(output.contains(part), "{part} is not in {output}");
+    }
+    // A wrong edit is asked about again; an empty line too.
+    let (count, output, _) = ask_about_put("\ne\n[]\ne\n{\"to\": \"b\"}\n").await;
+    assert_eq!(count, 1);
+    assert!(output.contains("these are no arguments"), "{output}");
+    // A reason is told, and the run goes on.
+    let (count, _, status) = ask_about_put("not today\n").await;
+    assert_eq!((count, status), (0, Status::Completed));
+    let (count, _, status) = ask_about_put("n\n").await;
+    assert!(count == 0 && status != Status::Completed, "{status}");
+    // Nobody is there any more: the run waits.
+    let (count, _, status) = ask_about_put("").await;
+    assert!(count == 0 && matches!(status, Status::Paused(_)), "{status}");
+}
+
+#[tokio::test]
+async fn a_run_that_waited_for_a_person_goes_on_with_the_answer() {
+    let store: Arc<MemoryStore> = Arc::default();
+    let put = FakeTool::new("put").access(Access::WRITE).returning("put");
+    let provider = ScriptedProvider::by_history().call("put", json!({})).text("Done.");
+    let agent = ReactAgent::builder("a", provider.model()).tool(put.clone()).build().unwrap();
+    let at = |terminal: &Terminal| {
+        let runtime = Runtime::builder().shared_store(store.clone());
+        runtime.policy(Policy::new().ask("put")).approver(terminal.clone()).build()
+    };
+    let (nobody, _) = terminal("");
+    let session = at(&nobody).session();
+    let outcome = nobody.run(&session, &agent, "Put it.").await.unwrap();
+    assert!(matches!(outcome.status, Status::Paused(_)));
+    let id = session.id().clone();
+    drop(session);
+
+    let (somebody, _) = terminal("y\n");
+    let session = at(&somebody).open(&id).await.unwrap();
+    let outcome = somebody.run(&session, &agent, "This is left out.").await.unwrap();
+    assert_eq!((outcome.status, put.finished()), (Status::Completed, 1));
+    assert_eq!(
+        session.history().await.unwrap().iter().filter(|it| it.text() == "This is left out.").count(),
+        0
+    );
+}
+
+#[tokio::test]
+async fn plans_and_questions_are_put_to_the_person() {
+    let plan = json!({"plan": "I would turn it off.", "steps": ["Off", "On"]});
+    let asked = json!({"questions": [
+        {"text": "Sure?", "kind": "yes_no"},
+        {"text": "Which?", "kind": "single", "options": ["left", "right"]},
+    ]});
+    let provider = ScriptedProvider::by_history()
+        .call("present_plan", plan.clone())
+        .call("present_plan", plan)
+        .call("question", asked)
+        .text("Done.");
+    let agent = ReactAgent::builder("a", provider.model()).tool(question()).build().unwrap();
+    let agent = agent.plan_first().unwrap();
+    let (terminal, paper) = terminal("first the cat\ny\nyes\nleft\n");
+    let runtime = runtime(Policy::allow_all(), &terminal);
+    let outcome = terminal.run(&runtime.session(), &agent, "Mend it.").await.unwrap();
+    assert_eq!(outcome.status, Status::Completed);
+    let output = paper.text();
+    for part in
+        ["I would turn it off.", "2. On", "carry this out?", "Sure? (yes or no): ", "(one of: left, right)"]
+    {
+        assert!(output.contains(part), "{part} is not in {output}");
+    }
+    let told = &provider.requests()[3].messages;
+    let told: Vec<_> =
+        told.iter().flat_map(|it| it.tool_results().map(|it| it.to_text()).collect::<Vec<_>>()).collect();
+    assert!(told.iter().any(|text| text.contains("first the cat")), "{told:?}");
+    assert!(told.iter().any(|text| text.contains("1. yes\n2. left")), "{told:?}");
+}
+
+#[tokio::test]
+async fn a_line_for_a_question_that_is_gone_answers_no_other() {
+    let (terminal, paper, keys) = typed();
+    // The first question is dropped while it waits for its line.
+    let asking = tokio::spawn({
+        let terminal = terminal.clone();
+        async move { terminal.ask("Delete all? ").await }
+    });
+    while !paper.text().contains("Delete all?") {
+        tokio::task::yield_now().await;
+    }
+    asking.abort();
+    asking.await.unwrap_err();
+    keys.send("y\n".into()).unwrap();
+    // Wait until that line was read: the reader asks for the next one only then.
+    let second = tokio::spawn({
+        let terminal = terminal.clone();
+        async move {
+            while !terminal.0.input.lock().await.holds_line() {
+                tokio::task::yield_now().await;
+            }
+            terminal.ask("Keep all? ").await
+        }
+    });
+    while !paper.text().contains("Keep all?") {
+        tokio::task::yield_now().await;
+    }
+    keys.send("certainly\n".into()).unwrap();
+    assert_eq!(second.await.unwrap().as_deref(), Some("certainly"));
+    drop(keys);
+    assert_eq!(terminal.ask("More? ").await, None);
+    assert_eq!(terminal.ask("Really? ").await, None);
+}
+
+#[tokio::test]
+async fn lines_wait_while_a_question_is_open() {
+    let (terminal, paper, keys) = typed();
+    let asking = tokio::spawn({
+        let terminal = terminal.clone();
+        async move { terminal.ask("Which? ").await }
+    });
+    while !paper.text().contains("Which?") {
+        tokio::task::yield_now().await;
+    }
+    terminal.say("one");
+    terminal.screen().text("two");
+    assert_eq!(paper.text(), "Which? ");
+    // A flood is cut, and the cut is told once.
+    for _ in 0..100 {
+        terminal.say(&"x".repeat(10_000));
+    }
+    keys.send("this\n".into()).unwrap();
+    assert_eq!(asking.await.unwrap().as_deref(), Some("this"));
+    let output = paper.text();
+    assert!(output.starts_with("Which? this\none\ntwo\nxx"));
+    assert!(output.len() < 300_000 && output.matches("was left out").count() == 1);
+    terminal.say("three");
+    assert!(paper.text().ends_with("was left out while the question was open\nthree\n"));
+}
+
+#[tokio::test]
+async fn nothing_that_is_printed_controls_the_terminal() {
+    let (terminal, paper) = terminal("");
+    terminal.say("a\x1b[2Jb\u{202e}c\u{200b}");
+    terminal.diff("+\x1b]0;title\x07x\n-y\r\n z");
+    terminal.ask("Sure\x08\x08? ").await;
+    assert_eq!(paper.text(), "a[2Jbc\n+]0;titlex\n-y\n z\nSure? \n");
+}
+
+#[tokio::test]
+async fn odd_input_is_bounded_and_no_answer() {
+    let long = format!("{}\nnext\n", "é".repeat(100_000));
+    let paper = Paper::default();
+    let terminal = Terminal::over(Cursor::new(long), paper.clone());
+    assert!(terminal.ask("1").await.unwrap().len() <= 64 * 1024 + 2);
+    assert_eq!(terminal.ask("2").await.as_deref(), Some("next"));
+    assert_eq!(terminal.ask("3").await, None);
+    // No line break at the end, and bytes that are no text.
+    let terminal = Terminal::over(Cursor::new(b"\xff y".to_vec()), paper);
+    assert_eq!(terminal.ask("1").await.as_deref(), Some("\u{fffd} y"));
+}
+
+#[tokio::test]
+async fn calls_side_by_side_are_asked_about_one_after_another() {
+    let put = FakeTool::new("put").access(Access::READ).returning("put");
+    let calls = [("put", json!({"to": 1})), ("put", json!({"to": 2}))];
+    let provider = ScriptedProvider::by_history().calls(calls).text("Done.");
+    let agent = ReactAgent::builder("a", provider.model()).tool(put.clone()).build().unwrap();
+    let (terminal, paper) = terminal("y\nn\n");
+    let runtime = runtime(Policy::new().ask("put"), &terminal);
+    terminal.run(&runtime.session(), &agent, "Put both.").await.unwrap();
+    assert_eq!(put.finished(), 1);
+    let output = paper.text();
+    let mut order: Vec<_> = output.match_indices("wants put").chain(output.match_indices("[y]es")).collect();
+    order.sort_unstable();
+    let words: Vec<_> = order.iter().map(|(_, word)| *word).collect();
+    assert_eq!(words, ["wants put", "[y]es", "wants put", "[y]es"]);
+}
+
+#[tokio::test]
+async fn any_call_that_was_handed_out_is_answered_with_a_text() {
+    let (terminal, _) = terminal("42\n");
+    let asks = entourage_runners::external(ToolSpec::new("weigh", "Weighs it.", json!({"type": "object"})));
+    let provider = ScriptedProvider::by_history().call("weigh", json!({})).text("Done.");
+    let agent = ReactAgent::builder("a", provider.model()).tool(asks).build().unwrap();
+    let runtime = runtime(Policy::allow_all(), &terminal);
+    let outcome = terminal.run(&runtime.session(), &agent, "Weigh it.").await.unwrap();
+    assert_eq!(outcome.status, Status::Completed);
+    let told =
+        provider.requests()[1].messages.iter().last().unwrap().tool_results().next().unwrap().to_text();
+    assert_eq!(told, "42");
+}
+
+#[tokio::test]
+async fn a_question_goes_before_lines_that_nobody_asked_for() {
+    let (terminal, paper, keys) = typed();
+    let command = tokio::spawn({
+        let terminal = terminal.clone();
+        async move { terminal.line().await }
+    });
+    while terminal.0.input.try_lock().is_ok() {
+        tokio::task::yield_now().await;
+    }
+    let asking = tokio::spawn({
+        let terminal = terminal.clone();
+        async move { terminal.ask("Sure? ").await }
+    });
+    while !paper.text().contains("Sure?") {
+        tokio::task::yield_now().await;
+    }
+    keys.send("yes\n".into()).unwrap();
+    assert_eq!(asking.await.unwrap().as_deref(), Some("yes"));
+    keys.send("skip it\n".into()).unwrap();
+    assert_eq!(command.await.unwrap().as_deref(), Some("skip it"));
+    drop(keys);
+    assert_eq!(terminal.line().await, None);
+}

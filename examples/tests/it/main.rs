@@ -20,4 +20,6 @@ mod kept;
 mod person;
 #[cfg(unix)]
 mod race;
+#[cfg(unix)]
+mod recipes;
 mod schedule_stg;

@@ -9,7 +9,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::base::bound::{WORD, shortened};
-use crate::spec::{Access, Footprint, ToolSpec, normal_path};
+use crate::spec::{Access, Footprint, ToolSpec, normal_path, scope_host};
 
 type Names = BTreeSet<String>;
 type Within = fn(&str, &str) -> bool;
@@ -107,14 +107,14 @@ impl Scope {
         self.narrow(&Self { roots: Some(roots), ..Self::all() })
     }
 
-    /// The same scope with at most these hosts. `*.a.example` stands for all names below `a.example`, and not for
-    /// `a.example` itself.
+    /// The same scope with at most these hosts, however they are spelled. `*.a.example` stands for all names below
+    /// `a.example`, and not for `a.example` itself.
     ///
     /// A tool that talks to hosts or executes, and does not say which hosts it talks to, is out of scope, unless it
     /// [confines](ToolSpec::confining) its calls itself.
     #[must_use]
     pub fn with_hosts<S: AsRef<str>>(self, hosts: impl IntoIterator<Item = S>) -> Self {
-        let hosts = outermost(hosts.into_iter().map(|host| host.as_ref().to_lowercase()).collect(), is_host);
+        let hosts = outermost(hosts.into_iter().map(|host| scope_host(host.as_ref())).collect(), is_host);
         self.narrow(&Self { hosts: Some(hosts), ..Self::all() })
     }
 
@@ -355,6 +355,12 @@ mod tests {
         for (hosts, host, admitted) in [
             (&["a.example"][..], "https://A.example:80/x", true),
             (&["A.Example"], "a.example", true),
+            (&["A.Example."], "a.example", true),
+            (&["https://a.example:8080/x"], "a.example", true),
+            (&["*.A.Example."], "b.a.example", true),
+            (&["[::1]"], "http://[::1]:80/", true),
+            (&["0:0:0:0:0:0:0:1"], "::1", true),
+            (&["::ffff:127.0.0.1"], "127.0.0.1", true),
             (&["a.example"], "b.a.example", false),
             (&["*.a.example"], "b.a.example", true),
             (&["*.a.example"], "c.b.a.example", true),

@@ -5,6 +5,7 @@ mod subject;
 
 pub use labels::Labels;
 pub use subject::normal_path;
+pub(crate) use subject::scope_host;
 
 use std::{
     fmt,

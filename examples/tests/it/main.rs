@@ -21,3 +21,4 @@ mod person;
 #[cfg(unix)]
 mod race;
 mod schedule_stg;
+mod sessions_as_tests;

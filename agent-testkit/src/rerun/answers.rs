@@ -175,7 +175,7 @@ fn output(call: &TranscriptCall) -> Result<ToolOutput, ToolError> {
 }
 
 /// Tools of runners that work on the record of their own run, and touch nothing else. Without them a run goes astray.
-const OF_THE_RUN: [&str; 4] = [TodoTool::NAME, "reply", "send_message", "task_complete"];
+const OF_THE_RUN: [&str; 5] = [TodoTool::NAME, "final_answer", "reply", "send_message", "task_complete"];
 
 /// End of the name of the tool that finds deferred ones, before which a prefix may stand.
 const FINDS: &str = "find_tools";
@@ -186,7 +186,7 @@ fn is_named_of_the_run(tool: &str) -> bool {
 
 /// True for a tool that does nothing but run an agent, whose own calls come here too.
 fn is_agent(spec: &ToolSpec) -> bool {
-    spec.access() == Access::DELEGATE && spec.repeat() != Repeat::External
+    spec.access() == Access::DELEGATE && spec.repeat() == Repeat::Resume
 }
 
 /// Answers the calls of a rerun from the record of its original, which the run has as a value of its own.

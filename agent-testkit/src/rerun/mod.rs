@@ -44,7 +44,7 @@
 //! |---|---|
 //! | one of a tool that works on its own run: the todo list, the search among deferred tools, messages within a team, `task_complete`, a planner's `reply`; and those of [`Rerun::running`] | the tool runs, as in any run |
 //! | the original made it too, with the same tool and arguments, and not all of these were used | that of the record; the tool does not run |
-//! | another one of a tool that declares [`Access::DELEGATE`] alone: an agent as a tool | the agent runs; this table holds for its calls |
+//! | another one of a tool that declares [`Access::DELEGATE`] alone, and [`Repeat::Resume`]: an agent as a tool | the agent runs; this table holds for its calls |
 //! | any other | by [`Unmatched`]: an error result that says so, or the tool runs under the rules of the runtime |
 //!
 //! Arguments are compared as JSON: the order of keys and the spelling of numbers do not matter. They are the model's
@@ -53,7 +53,7 @@
 //! made them. An answer is what the original's model saw, an error or a refusal too.
 //!
 //! Not among the calls that answer: those without a result, those that the runtime answered itself (no such tool, wrong
-//! arguments, interrupted), and those of hand-written agents, whose arguments are in no record.
+//! arguments, interrupted), those that a rerun marked, and those of hand-written agents, whose arguments are in no record.
 //!
 //! # Sessions
 //!
@@ -71,6 +71,7 @@
 //!   tools are kept from running.
 //!
 //! [`Access::DELEGATE`]: entourage_core::tool::Access::DELEGATE
+//! [`Repeat::Resume`]: entourage_core::tool::Repeat::Resume
 
 mod answers;
 mod case;

@@ -18,6 +18,7 @@ use entourage_runtime::telemetry::Telemetry;
 use serde_json::Value;
 
 use super::{
+    answers::MARKED,
     lines::{MOST, too_much},
     transcript::{Transcript, TranscriptCall, TranscriptRun},
 };
@@ -254,7 +255,8 @@ impl Scan {
         call.fatal.clone_from(&finished.fatal);
         // The runtime's own errors took no time and have no label: no such tool, wrong arguments, an interrupted call.
         let by_runtime = call.is_error && finished.micros == 0 && finished.labels.is_empty();
-        call.is_answered = finished.denied || finished.fatal.is_some() || !by_runtime;
+        let is_marked = call.is_error && finished.result.to_text() == MARKED;
+        call.is_answered = (finished.denied || finished.fatal.is_some() || !by_runtime) && !is_marked;
     }
 }
 

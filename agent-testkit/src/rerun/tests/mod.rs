@@ -2,6 +2,7 @@
 
 mod calls;
 mod files;
+mod runners;
 mod sessions;
 mod table;
 

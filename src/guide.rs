@@ -12,6 +12,13 @@ pub mod agent_files {}
 #[cfg_attr(not(doctest), doc = include_str!("../docs/agents.md"))]
 pub mod agents {}
 
+/// Stored sessions that run again as tests, and the table of what changed.
+///
+/// [sessions]: crate::guide::sessions
+///
+#[cfg_attr(not(doctest), doc = include_str!("../docs/evals.md"))]
+pub mod evals {}
+
 /// Layers around model calls, typed output, costs and budgets.
 ///
 /// [models]: crate::guide::models
@@ -51,6 +58,7 @@ pub mod sandbox {}
 /// Stores, stopping, waiting for a person, looking back and watching.
 ///
 /// [agents]: crate::guide::agents
+/// [evals]: crate::guide::evals
 /// [layers]: crate::guide::layers
 /// [permissions]: crate::guide::permissions
 ///

@@ -1,7 +1,7 @@
 //! Doubles and conformance suites for authors of agents, tools, providers and stores.
 //!
-//! Nothing here touches the network or a key, and only the suite for tools takes real time and makes files. Unlike the
-//! rest of the library it panics: that is how a test fails.
+//! Nothing here touches the network or a key, and only the suite for tools takes real time and makes files. [`rerun`]
+//! reads files. Unlike the rest of the library it panics: that is how a test fails.
 
 #![allow(clippy::panic, clippy::missing_panics_doc)]
 
@@ -13,6 +13,7 @@ mod live;
 mod playbook;
 mod provider;
 mod report;
+pub mod rerun;
 pub mod scenarios;
 pub mod store;
 pub mod stream;

@@ -11,6 +11,10 @@ mod agent_files {}
 mod agents {}
 
 #[cfg(doctest)]
+#[doc = include_str!("../../docs/evals.md")]
+mod evals {}
+
+#[cfg(doctest)]
 #[doc = include_str!("../../docs/layers.md")]
 mod layers {}
 

@@ -23,3 +23,4 @@ mod race;
 #[cfg(unix)]
 mod recipes;
 mod schedule_stg;
+mod sessions_as_tests;

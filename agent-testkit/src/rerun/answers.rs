@@ -1,0 +1,277 @@
+//! The answers that a rerun takes from the record of its original, and the layer that gives them to calls of tools.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use async_trait::async_trait;
+use entourage_core::{
+    Error, ErrorKind, Result, bound,
+    run::RunContext,
+    tool::{Access, CallId, LayerVerdict, NextCall, Repeat, ToolError, ToolLayer, ToolOutput, ToolSpec},
+};
+use entourage_runners::TodoTool;
+use serde_json::{Number, Value};
+
+use super::transcript::TranscriptCall;
+
+/// Most calls that a case names as its own.
+const NAMED: usize = 1_000;
+
+/// The result of a call that was marked.
+pub(super) const MARKED: &str = "not performed: this is a rerun of a recorded session, in which there was no such \
+    call, or it was answered already. Go on with what you know.";
+
+/// The fate of a call of a tool that the original of a rerun did not make.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Unmatched {
+    /// It is not performed: the model gets an error result that says so, and the case counts it. Nothing that a tool
+    /// does to the outside happens in such a rerun.
+    #[default]
+    Mark,
+    /// It is performed, under the rules of the runtime.
+    Perform,
+}
+
+/// A call of a rerun that its original did not make.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ChangedCall {
+    /// Name of the tool.
+    pub tool: String,
+    /// Its arguments as JSON, cut at 16 KiB.
+    pub arguments: String,
+    /// True if it was performed; false if it was marked.
+    pub performed: bool,
+}
+
+/// What became of the calls of one rerun.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Tally {
+    pub(super) answered: u64,
+    pub(super) marked: u64,
+    pub(super) performed: u64,
+    /// Answers of the record that no call took.
+    pub(super) left: u64,
+    pub(super) changed: Vec<ChangedCall>,
+}
+
+/// The answers of one original. Clones share them.
+#[derive(Debug, Clone)]
+pub(super) struct Answers {
+    unmatched: Unmatched,
+    /// Names of tools that always run.
+    running: Arc<[String]>,
+    calls: Arc<[TranscriptCall]>,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Unused answers by tool and arguments, oldest first.
+    unused: HashMap<(String, String), VecDeque<usize>>,
+    /// The answer that each call of the rerun was promised; `None` for a call that has none.
+    promised: HashMap<CallId, Option<usize>>,
+    tally: Tally,
+}
+
+impl Answers {
+    pub(super) fn new(calls: &[TranscriptCall], unmatched: Unmatched, running: Arc<[String]>) -> Self {
+        let mut state = State::default();
+        // Another tool of such a name has labels: those of the run touch nothing.
+        let runs = |call: &TranscriptCall| {
+            is_named_of_the_run(&call.tool) && call.labels.is_empty()
+                || running.iter().any(|name| **name == *call.tool)
+        };
+        for (place, call) in calls.iter().enumerate().filter(|(_, call)| !runs(call)) {
+            if let Some(arguments) = call.arguments.as_ref().filter(|_| call.is_answered) {
+                let key = (call.tool.to_string(), canonical(&arguments.to_value()));
+                state.unused.entry(key).or_default().push_back(place);
+                state.tally.left = state.tally.left.saturating_add(1);
+            }
+        }
+        Self { unmatched, running, calls: calls.into(), state: Arc::new(Mutex::new(state)) }
+    }
+
+    pub(super) fn tally(&self) -> Tally {
+        self.lock().tally.clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// True for a tool that runs in every rerun.
+    fn runs(&self, spec: &ToolSpec) -> bool {
+        let is_own = spec.access() == Access::NONE
+            && spec.repeat() != Repeat::External
+            && is_named_of_the_run(spec.name());
+        is_own || self.running.iter().any(|name| name == spec.name())
+    }
+
+    /// Promises the call the oldest unused answer to its arguments, and the same one each time that it is asked for.
+    /// Returns true if there is one.
+    fn promise(&self, id: &CallId, tool: &str, arguments: &Value) -> bool {
+        let mut state = self.lock();
+        if let Some(promised) = state.promised.get(id) {
+            return promised.is_some();
+        }
+        let key = (tool.to_owned(), canonical(arguments));
+        let found = state.unused.get_mut(&key).and_then(VecDeque::pop_front);
+        state.promised.insert(id.clone(), found);
+        found.is_some()
+    }
+
+    /// Returns the answer that the call was promised.
+    fn take(&self, id: &CallId) -> Option<&TranscriptCall> {
+        let mut state = self.lock();
+        let place = state.promised.get(id).copied().flatten()?;
+        state.tally.answered = state.tally.answered.saturating_add(1);
+        state.tally.left = state.tally.left.saturating_sub(1);
+        self.calls.get(place)
+    }
+
+    /// Counts a call without an answer.
+    fn changed(&self, tool: &str, arguments: &str, performed: bool) {
+        let mut state = self.lock();
+        let tally = &mut state.tally;
+        let count = if performed { &mut tally.performed } else { &mut tally.marked };
+        *count = count.saturating_add(1);
+        if tally.changed.len() < NAMED {
+            let arguments = bound::shortened(arguments, bound::TEXT).into_owned();
+            tally.changed.push(ChangedCall { tool: tool.to_owned(), arguments, performed });
+        }
+    }
+
+    /// Returns the result of a call that was handed out; `None` for one that waits for somebody to perform it.
+    pub(super) fn handed_out(
+        &self,
+        id: &CallId,
+        tool: &str,
+        arguments: &str,
+    ) -> Option<Result<ToolOutput, ToolError>> {
+        match self.take(id) {
+            Some(call) => Some(output(call)),
+            None if self.unmatched == Unmatched::Mark => {
+                self.changed(tool, arguments, false);
+                Some(Ok(ToolOutput::error(MARKED)))
+            }
+            None => None,
+        }
+    }
+}
+
+fn output(call: &TranscriptCall) -> Result<ToolOutput, ToolError> {
+    if let Some(fatal) = &call.fatal {
+        return Err(ToolError::Fatal(fatal.to_error()));
+    }
+    let mut output = ToolOutput::default();
+    output.content.clone_from(&call.content);
+    (output.is_error, output.stop_turn) = (call.is_error, call.stop_turn);
+    (output.labels, output.metadata) = (call.labels, call.metadata.clone());
+    Ok(output)
+}
+
+/// Tools of runners that work on the record of their own run, and touch nothing else. Without them a run goes astray.
+const OF_THE_RUN: [&str; 5] = [TodoTool::NAME, "final_answer", "reply", "send_message", "task_complete"];
+
+/// End of the name of the tool that finds deferred ones, before which a prefix may stand.
+const FINDS: &str = "find_tools";
+
+fn is_named_of_the_run(tool: &str) -> bool {
+    OF_THE_RUN.contains(&tool) || tool.ends_with(FINDS)
+}
+
+/// True for a tool that does nothing but run an agent, whose own calls come here too.
+fn is_agent(spec: &ToolSpec) -> bool {
+    spec.access() == Access::DELEGATE && spec.repeat() == Repeat::Resume
+}
+
+/// Answers the calls of a rerun from the record of its original, which the run has as a value of its own.
+#[derive(Debug)]
+pub(super) struct FromRecord;
+
+#[async_trait]
+impl ToolLayer for FromRecord {
+    async fn before(&self, spec: &ToolSpec, arguments: &mut Value, cx: &RunContext) -> Result<LayerVerdict> {
+        let answers = cx.deps::<Answers>()?;
+        if answers.runs(spec) {
+            return Ok(LayerVerdict::Pass);
+        }
+        let id = cx.call().ok_or_else(|| Error::new(ErrorKind::Internal, "a call has no id"))?;
+        let nothing_happens = answers.promise(&id, spec.name(), arguments)
+            || answers.unmatched == Unmatched::Mark && !is_agent(spec);
+        Ok(match nothing_happens {
+            true => LayerVerdict::Allow("a rerun answers it, and performs nothing".to_owned()),
+            false => LayerVerdict::Pass,
+        })
+    }
+
+    async fn around(&self, next: NextCall<'_>) -> Result<ToolOutput, ToolError> {
+        let answers = next.context().deps::<Answers>()?;
+        if answers.runs(next.spec()) {
+            return next.run().await;
+        }
+        let promised = next.context().run().call().and_then(|id| answers.take(&id).map(output));
+        if let Some(output) = promised {
+            return output;
+        }
+        let performs = answers.unmatched == Unmatched::Perform || is_agent(next.spec());
+        answers.changed(next.spec().name(), &next.arguments().to_string(), performs);
+        if performs { next.run().await } else { Ok(ToolOutput::error(MARKED)) }
+    }
+}
+
+/// Returns a text that two values share if they are the same JSON: keys in order, whole numbers without a fraction.
+pub(super) fn canonical(value: &Value) -> String {
+    let mut text = String::new();
+    write(value, &mut text);
+    text
+}
+
+/// Writes a value, which is no deeper than readers of arguments allow.
+fn write(value: &Value, out: &mut String) {
+    match value {
+        Value::Object(entries) => {
+            let mut sorted: Vec<_> = entries.iter().collect();
+            sorted.sort_by_key(|(key, _)| *key);
+            out.push('{');
+            for (place, (key, value)) in sorted.into_iter().enumerate() {
+                if place > 0 {
+                    out.push(',');
+                }
+                out.push_str(&Value::from(key.as_str()).to_string());
+                out.push(':');
+                write(value, out);
+            }
+            out.push('}');
+        }
+        Value::Array(items) => {
+            out.push('[');
+            for (place, item) in items.iter().enumerate() {
+                if place > 0 {
+                    out.push(',');
+                }
+                write(item, out);
+            }
+            out.push(']');
+        }
+        Value::Number(number) => out.push_str(&plain(number)),
+        Value::Null | Value::Bool(_) | Value::String(_) => out.push_str(&value.to_string()),
+    }
+}
+
+/// Returns a number as text: `1` for 1.0 and 1e0 too.
+fn plain(number: &Number) -> String {
+    /// Below it each whole number is a float of its own.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    match number.as_f64() {
+        Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < EXACT => {
+            // Without a sign at zero.
+            format!("{:.0}", float + 0.0)
+        }
+        _ => number.to_string(),
+    }
+}

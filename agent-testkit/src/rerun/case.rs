@@ -1,0 +1,182 @@
+//! One session that runs again: its prompts, the calls that were handed out, and what came of it.
+
+use std::sync::Arc;
+
+use entourage_core::{
+    Error, ErrorKind, Result,
+    agent::Agent,
+    message::Message,
+    run::{Outcome, Pause, Status, Task},
+    tool::{ToolError, ToolOutput},
+};
+use entourage_runtime::{Runtime, Session, Waiting};
+
+use super::{
+    answers::{Answers, ChangedCall},
+    transcript::{Transcript, TranscriptRun},
+};
+
+/// A session, its rerun, and the scores.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct RerunCase {
+    /// The session as it was.
+    pub original: Transcript,
+    /// The session as it went this time. Its name is that of the original.
+    pub rerun: Transcript,
+    /// Number of calls that the record answered.
+    pub answered: u64,
+    /// Number of calls that were marked.
+    pub marked: u64,
+    /// Number of calls that the original did not make and that were performed, those that ran an agent among them.
+    pub performed: u64,
+    /// Number of the original's calls that the rerun did not make, of those that could answer one.
+    pub left: u64,
+    /// The calls that were marked or performed, in their order; at most 1,000.
+    pub changed: Vec<ChangedCall>,
+    /// The scores with their names, in the order in which they were given. Empty while they are made.
+    pub scores: Vec<(String, Score)>,
+}
+
+/// A verdict on a case.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Score {
+    /// The case is as it should be.
+    Pass,
+    /// It is not, for this reason; may be empty.
+    Fail(String),
+}
+
+impl From<bool> for Score {
+    fn from(passes: bool) -> Self {
+        if passes { Self::Pass } else { Self::Fail(String::new()) }
+    }
+}
+
+impl<E: std::fmt::Display> From<Result<(), E>> for Score {
+    fn from(result: Result<(), E>) -> Self {
+        result.map_or_else(|error| Self::Fail(error.to_string()), |()| Self::Pass)
+    }
+}
+
+impl RerunCase {
+    /// Name of the case.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.original.name
+    }
+
+    /// True if all scores pass.
+    #[must_use]
+    pub fn passes(&self) -> bool {
+        self.scores.iter().all(|(_, score)| *score == Score::Pass)
+    }
+
+    /// True if each run of the rerun completed.
+    #[must_use]
+    pub fn is_completed(&self) -> bool {
+        self.rerun.is_completed()
+    }
+
+    /// True if all answers are those of the original, spaces around them aside. A model rarely says a thing twice in
+    /// the same words: compare what matters.
+    #[must_use]
+    pub fn has_same_answers(&self) -> bool {
+        let (original, rerun) = (&self.original.runs, &self.rerun.runs);
+        let same = |(one, other): (&TranscriptRun, &TranscriptRun)| one.answer.trim() == other.answer.trim();
+        original.len() == rerun.len() && original.iter().zip(rerun).all(same)
+    }
+
+    /// True if the rerun made the calls of the original, in any order, and no others. Calls of tools that run in
+    /// every rerun do not count.
+    #[must_use]
+    pub fn has_same_calls(&self) -> bool {
+        self.marked == 0 && self.performed == 0 && self.left == 0
+    }
+}
+
+/// Runs the prompts of a session again. Scores are added later.
+pub(super) async fn rerun(
+    runtime: &Runtime,
+    agent: &Arc<dyn Agent>,
+    original: Transcript,
+    answers: Answers,
+    rewrite: Option<&(dyn Fn(&Message) -> Message + Send + Sync)>,
+) -> Result<RerunCase> {
+    let session = runtime.session().with_dep(answers.clone());
+    let begun = session.begin_with(original.given.iter().cloned()).await;
+    let mut runs = Vec::with_capacity(original.runs.len());
+    for run in &original.runs {
+        let prompt = rewrite.map_or_else(|| Arc::clone(&run.prompt), |change| Arc::new(change(&run.prompt)));
+        let outcome = match &begun {
+            Ok(()) => {
+                let mut task = Task::of(Arc::clone(&prompt), None, None);
+                task.labels = run.labels;
+                outcome((runtime, &session), agent, &answers, task).await
+            }
+            Err(error) => failed(error),
+        };
+        let (answer, status) = (outcome.text, Some(outcome.status));
+        runs.push(TranscriptRun { agent: agent.name().into(), prompt, labels: run.labels, answer, status });
+    }
+    let mut rerun = match Transcript::read(runtime.store(), session.id().as_str()).await {
+        // Nothing was stored: no run could begin.
+        Err(error) if error.kind() == ErrorKind::NotFound => Transcript::new(""),
+        read => read?,
+    };
+    rerun.name.clone_from(&original.name);
+    rerun.runs = runs;
+    let tally = answers.tally();
+    Ok(RerunCase {
+        original,
+        rerun,
+        answered: tally.answered,
+        marked: tally.marked,
+        performed: tally.performed,
+        left: tally.left,
+        changed: tally.changed,
+        scores: Vec::new(),
+    })
+}
+
+fn failed(error: &Error) -> Outcome {
+    Outcome::new(Status::of(error))
+}
+
+/// Runs one prompt, and gives the calls that are handed out meanwhile their results.
+async fn outcome(
+    (runtime, session): (&Runtime, &Session),
+    agent: &Arc<dyn Agent>,
+    answers: &Answers,
+    task: Task,
+) -> Outcome {
+    let mut run = session.start(Arc::clone(agent), task);
+    loop {
+        let outcome = run.outcome().await.unwrap_or_else(|error| failed(&error));
+        if !matches!(outcome.status, Status::Paused(Pause::Call(_))) {
+            return outcome;
+        }
+        match answer_all(runtime, session, answers).await {
+            Ok(true) => run = session.resume(Arc::clone(agent)),
+            Ok(false) => return outcome,
+            Err(error) => return failed(&error),
+        }
+    }
+}
+
+/// Answers the calls that wait. Returns false if none could be.
+async fn answer_all(runtime: &Runtime, session: &Session, answers: &Answers) -> Result<bool> {
+    let mut any = false;
+    for pending in session.pending().await? {
+        let Waiting::Call { id, call } = pending.waits_for else { continue };
+        let Some(output) = answers.handed_out(&id, &call.name, call.arguments.as_str()) else { continue };
+        let output = match output {
+            Ok(output) => output,
+            Err(ToolError::Fatal(error)) => return Err(error),
+            Err(ToolError::Tell(text)) => ToolOutput::error(text),
+        };
+        runtime.answer(&id, output).await?;
+        any = true;
+    }
+    Ok(any)
+}

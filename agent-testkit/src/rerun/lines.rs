@@ -1,0 +1,221 @@
+//! Transcripts as lines of JSON: written, read, and changed before they are written. Pure.
+
+use std::sync::Arc;
+
+use entourage_core::{
+    Error, ErrorKind, Money, Result, Usage,
+    bound::{EVENT, VALUE},
+    message::Message,
+    run::Status,
+    tool::Labels,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::transcript::{Transcript, TranscriptCall, TranscriptRun};
+
+/// The version of the format.
+const FORMAT: u32 = 1;
+/// Most messages, runs and calls of one session, together.
+pub(super) const MOST: usize = 100_000;
+
+/// One line of a file.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Line {
+    Transcript(Head),
+    Given(Arc<Message>),
+    Prompt(Prompt),
+    Call(TranscriptCall),
+    Answer(Answer),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Head {
+    format: u32,
+    name: String,
+    session: String,
+    steps: u64,
+    #[serde(default, skip_serializing_if = "Usage::is_unknown")]
+    usage: Usage,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cost: Option<Money>,
+}
+
+/// The part of the first line that every version has.
+#[derive(Deserialize)]
+struct Version {
+    transcript: VersionOf,
+}
+
+#[derive(Deserialize)]
+struct VersionOf {
+    format: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Prompt {
+    agent: Arc<str>,
+    message: Arc<Message>,
+    #[serde(default, skip_serializing_if = "Labels::is_empty")]
+    labels: Labels,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Answer {
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    text: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    status: Option<Status>,
+}
+
+fn lines(of: &Transcript) -> Vec<Line> {
+    let Transcript { name, session, given, runs, calls, steps, usage, cost } = of;
+    let (name, session) = (name.clone(), session.clone());
+    let mut lines = vec![Line::Transcript(Head {
+        format: FORMAT,
+        name,
+        session,
+        steps: *steps,
+        usage: *usage,
+        cost: *cost,
+    })];
+    lines.extend(given.iter().map(|message| Line::Given(Arc::clone(message))));
+    for (place, run) in runs.iter().enumerate() {
+        let (agent, message) = (Arc::clone(&run.agent), Arc::clone(&run.prompt));
+        lines.push(Line::Prompt(Prompt { agent, message, labels: run.labels }));
+        lines.extend(calls.iter().filter(|call| call.run == place).cloned().map(Line::Call));
+        lines.push(Line::Answer(Answer { text: run.answer.clone(), status: run.status.clone() }));
+    }
+    lines
+}
+
+pub(super) fn write(transcript: &Transcript) -> Result<String> {
+    let mut text = String::new();
+    for line in lines(transcript) {
+        text.push_str(&json(&line)?);
+        text.push('\n');
+    }
+    Ok(text)
+}
+
+fn json(line: &impl Serialize) -> Result<String> {
+    serde_json::to_string(line).map_err(|error| {
+        Error::new(ErrorKind::Internal, "a recorded session does not serialize").caused_by(error)
+    })
+}
+
+/// Refuses a file that no session of tests has.
+fn check_size(bytes: usize) -> Result<()> {
+    if bytes <= EVENT {
+        return Ok(());
+    }
+    let text = "a recorded session has at most 192 MiB; rerun a smaller session";
+    Err(Error::new(ErrorKind::TooLarge, text))
+}
+
+pub(super) fn read(text: &str) -> Result<Transcript> {
+    check_size(text.len())?;
+    let numbered = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    collect(numbered.map(|(place, line)| {
+        let line = if place == 0 { line.trim_start_matches('\u{feff}') } else { line };
+        let read = if line.len() > VALUE { Err(too_much()) } else { parse(line) };
+        read.map_err(|error| error.with("line", (place + 1).to_string()))
+    }))
+}
+
+fn parse(line: &str) -> Result<Line> {
+    if let Ok(Version { transcript: VersionOf { format } }) = serde_json::from_str(line)
+        && format > FORMAT
+    {
+        let text = "the recorded session was written by a newer version; update this one, or record it again";
+        return Err(Error::new(ErrorKind::NewerVersion, text).with("format", format.to_string()));
+    }
+    serde_json::from_str(line).map_err(|error| {
+        let text = "the line is none of a recorded session; see `Transcript::to_jsonl`";
+        Error::new(ErrorKind::InvalidInput, text).caused_by(error)
+    })
+}
+
+fn collect(lines: impl Iterator<Item = Result<Line>>) -> Result<Transcript> {
+    let mut read: Option<Transcript> = None;
+    for (count, line) in lines.enumerate() {
+        if count > MOST {
+            return Err(too_much());
+        }
+        match (line?, &mut read) {
+            (Line::Transcript(head), read @ None) => {
+                let mut begun = Transcript::new(head.name);
+                begun.session = head.session;
+                (begun.steps, begun.usage, begun.cost) = (head.steps, head.usage, head.cost);
+                *read = Some(begun);
+            }
+            (line, Some(read)) => add(read, line)?,
+            (_, None) => return Err(misplaced("the first line is `transcript`")),
+        }
+    }
+    read.ok_or_else(|| misplaced("it has no line"))
+}
+
+fn add(read: &mut Transcript, line: Line) -> Result<()> {
+    match line {
+        Line::Given(message) if read.runs.is_empty() => read.given.push(message),
+        Line::Prompt(Prompt { agent, message, labels }) => {
+            let (answer, status) = (String::new(), None);
+            read.runs.push(TranscriptRun { agent, prompt: message, labels, answer, status });
+        }
+        Line::Call(call) => {
+            let run = read.runs.len().checked_sub(1);
+            let run = run.ok_or_else(|| misplaced("a `call` comes after its `prompt`"))?;
+            read.calls.push(TranscriptCall { run, ..call });
+        }
+        Line::Answer(Answer { text, status }) => {
+            let run = read.runs.last_mut();
+            let run = run.ok_or_else(|| misplaced("an `answer` comes after its `prompt`"))?;
+            (run.answer, run.status) = (text, status);
+        }
+        Line::Given(_) => return Err(misplaced("a `given` comes before all prompts")),
+        Line::Transcript(_) => return Err(misplaced("there is one line `transcript`")),
+    }
+    Ok(())
+}
+
+fn misplaced(rule: &str) -> Error {
+    Error::new(ErrorKind::InvalidInput, format!("this is no recorded session: {rule}"))
+}
+
+pub(super) fn too_much() -> Error {
+    let text = "a recorded session has at most 100,000 runs and calls, 32 MiB a line and 192 MiB; rerun a smaller one";
+    Error::new(ErrorKind::TooLarge, text)
+}
+
+/// Returns a copy with each text changed.
+pub(super) fn changed(transcript: &Transcript, change: &dyn Fn(&str) -> String) -> Result<Transcript> {
+    collect(lines(transcript).into_iter().map(|line| {
+        let value = serde_json::from_str::<Value>(&json(&line)?).map(|mut value| {
+            texts(&mut value, change);
+            value.to_string()
+        });
+        let value = value.map_err(|error| {
+            Error::new(ErrorKind::Internal, "a recorded session is no JSON").caused_by(error)
+        })?;
+        serde_json::from_str(&value).map_err(|error| {
+            let text =
+                "a changed text no longer fits its place; change only what users, tools and models wrote";
+            Error::new(ErrorKind::InvalidInput, text).caused_by(error)
+        })
+    }))
+}
+
+/// Changes the texts of a value. It is no deeper than the parser allows.
+fn texts(value: &mut Value, change: &dyn Fn(&str) -> String) {
+    match value {
+        Value::String(text) => *text = change(text),
+        Value::Array(items) => items.iter_mut().for_each(|item| texts(item, change)),
+        Value::Object(entries) => entries.values_mut().for_each(|entry| texts(entry, change)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}

@@ -38,6 +38,14 @@ pub mod performance {}
 #[cfg_attr(not(doctest), doc = include_str!("../docs/permissions.md"))]
 pub mod permissions {}
 
+/// Questions of newcomers, each with an answer of ten lines.
+///
+/// [agents]: crate::guide::agents
+/// [layers]: crate::guide::layers
+///
+#[cfg_attr(not(doctest), doc = include_str!("../docs/questions.md"))]
+pub mod questions {}
+
 /// Commands that the operating system confines: levels, protected paths, and what each backend holds.
 ///
 #[cfg_attr(not(doctest), doc = include_str!("../docs/sandbox.md"))]

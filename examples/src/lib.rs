@@ -35,6 +35,10 @@ mod permissions {}
 mod planner {}
 
 #[cfg(doctest)]
+#[doc = include_str!("../../docs/questions.md")]
+mod questions {}
+
+#[cfg(doctest)]
 #[doc = include_str!("../../docs/sandbox.md")]
 mod sandbox {}
 

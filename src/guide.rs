@@ -12,6 +12,11 @@ pub mod agent_files {}
 #[cfg_attr(not(doctest), doc = include_str!("../docs/agents.md"))]
 pub mod agents {}
 
+/// The words of other libraries beside those of this one.
+///
+#[cfg_attr(not(doctest), doc = include_str!("../docs/coming-from.md"))]
+pub mod coming_from {}
+
 /// Layers around model calls, typed output, costs and budgets.
 ///
 /// [models]: crate::guide::models

@@ -11,6 +11,10 @@ mod agent_files {}
 mod agents {}
 
 #[cfg(doctest)]
+#[doc = include_str!("../../docs/coming-from.md")]
+mod coming_from {}
+
+#[cfg(doctest)]
 #[doc = include_str!("../../docs/layers.md")]
 mod layers {}
 

@@ -24,6 +24,11 @@ pub mod coming_from {}
 #[cfg_attr(not(doctest), doc = include_str!("../docs/layers.md"))]
 pub mod layers {}
 
+/// Facts to know before building on this library.
+///
+#[cfg_attr(not(doctest), doc = include_str!("../docs/limits.md"))]
+pub mod limits {}
+
 /// Wires, models from the environment, dialects and prices.
 ///
 /// [layers]: crate::guide::layers

@@ -19,6 +19,10 @@ mod coming_from {}
 mod layers {}
 
 #[cfg(doctest)]
+#[doc = include_str!("../../docs/limits.md")]
+mod limits {}
+
+#[cfg(doctest)]
 #[doc = include_str!("../../docs/lsp.md")]
 mod lsp {}
 

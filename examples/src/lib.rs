@@ -15,6 +15,24 @@ mod agents {}
 mod coming_from {}
 
 #[cfg(doctest)]
+mod concepts {
+    #[doc = include_str!("../../docs/concepts/crash.md")]
+    mod crash {}
+
+    #[doc = include_str!("../../docs/concepts/flow.md")]
+    mod flow {}
+
+    #[doc = include_str!("../../docs/concepts/graph.md")]
+    mod graph {}
+
+    #[doc = include_str!("../../docs/concepts/narrowing.md")]
+    mod narrowing {}
+
+    #[doc = include_str!("../../docs/concepts/tree.md")]
+    mod tree {}
+}
+
+#[cfg(doctest)]
 #[doc = include_str!("../../docs/layers.md")]
 mod layers {}
 
@@ -33,6 +51,10 @@ mod mcp {}
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/models.md")]
 mod models {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/performance.md")]
+mod performance {}
 
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/permissions.md")]

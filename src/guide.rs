@@ -1,5 +1,8 @@
 //! The pages of `docs/`, for readers of this documentation. Nothing here is code.
 //!
+//! To begin: [questions], each answered in ten lines; [coming_from] another library; [concepts], with pictures;
+//! [limits].
+//!
 //! The module exists in documentation builds alone. The package `examples` compiles and runs the snippets.
 
 /// Agents that files describe, and the first look at a project.
@@ -19,12 +22,60 @@ pub mod agents {}
 #[cfg_attr(not(doctest), doc = include_str!("../docs/evals.md"))]
 pub mod evals {}
 
+/// The words of other libraries beside those of this one.
+///
+#[cfg_attr(not(doctest), doc = include_str!("../docs/coming-from.md"))]
+pub mod coming_from {}
+
+/// Pictures of real runs, a page each.
+pub mod concepts {
+    /// The one way data flows.
+    ///
+    #[cfg_attr(not(doctest), doc = include_str!("../docs/concepts/flow.md"))]
+    pub mod flow {}
+
+    /// The life of a run with a crash in it.
+    ///
+    #[cfg_attr(not(doctest), doc = include_str!("../docs/concepts/crash.md"))]
+    pub mod crash {}
+
+    /// Permissions only narrow.
+    ///
+    #[cfg_attr(not(doctest), doc = include_str!("../docs/concepts/narrowing.md"))]
+    pub mod narrowing {}
+
+    /// A graph run.
+    ///
+    #[cfg_attr(not(doctest), doc = include_str!("../docs/concepts/graph.md"))]
+    pub mod graph {}
+
+    /// The tree of sessions.
+    ///
+    #[cfg_attr(not(doctest), doc = include_str!("../docs/concepts/tree.md"))]
+    pub mod tree {}
+}
+
 /// Layers around model calls, typed output, costs and budgets.
 ///
 /// [models]: crate::guide::models
 ///
 #[cfg_attr(not(doctest), doc = include_str!("../docs/layers.md"))]
 pub mod layers {}
+
+/// Facts to know before building on this library.
+///
+#[cfg_attr(not(doctest), doc = include_str!("../docs/limits.md"))]
+pub mod limits {}
+
+/// Language servers: errors after changes, and tools that find and rename.
+///
+#[cfg_attr(not(doctest), doc = include_str!("../docs/lsp.md"))]
+pub mod lsp {}
+
+/// Tools of MCP servers: files of servers, logins, and what they may do.
+///
+#[cfg_attr(not(doctest), doc = include_str!("../docs/mcp.md"))]
+pub mod mcp {}
 
 /// Wires, models from the environment, dialects and prices.
 ///
@@ -49,6 +100,14 @@ pub mod permissions {}
 ///
 #[cfg_attr(not(doctest), doc = include_str!("../docs/recipes.md"))]
 pub mod recipes {}
+
+/// Questions of newcomers, each with an answer of ten lines.
+///
+/// [agents]: crate::guide::agents
+/// [layers]: crate::guide::layers
+///
+#[cfg_attr(not(doctest), doc = include_str!("../docs/questions.md"))]
+pub mod questions {}
 
 /// Commands that the operating system confines: levels, protected paths, and what each backend holds.
 ///

@@ -15,8 +15,34 @@ mod agents {}
 mod evals {}
 
 #[cfg(doctest)]
+#[doc = include_str!("../../docs/coming-from.md")]
+mod coming_from {}
+
+#[cfg(doctest)]
+mod concepts {
+    #[doc = include_str!("../../docs/concepts/crash.md")]
+    mod crash {}
+
+    #[doc = include_str!("../../docs/concepts/flow.md")]
+    mod flow {}
+
+    #[doc = include_str!("../../docs/concepts/graph.md")]
+    mod graph {}
+
+    #[doc = include_str!("../../docs/concepts/narrowing.md")]
+    mod narrowing {}
+
+    #[doc = include_str!("../../docs/concepts/tree.md")]
+    mod tree {}
+}
+
+#[cfg(doctest)]
 #[doc = include_str!("../../docs/layers.md")]
 mod layers {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/limits.md")]
+mod limits {}
 
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/lsp.md")]
@@ -31,6 +57,10 @@ mod mcp {}
 mod models {}
 
 #[cfg(doctest)]
+#[doc = include_str!("../../docs/performance.md")]
+mod performance {}
+
+#[cfg(doctest)]
 #[doc = include_str!("../../docs/permissions.md")]
 mod permissions {}
 
@@ -41,6 +71,10 @@ mod planner {}
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/recipes.md")]
 mod recipes {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/questions.md")]
+mod questions {}
 
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/sandbox.md")]

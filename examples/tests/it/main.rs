@@ -18,6 +18,7 @@ mod given;
 mod http;
 mod kept;
 mod person;
+mod pictures;
 #[cfg(unix)]
 mod race;
 #[cfg(unix)]

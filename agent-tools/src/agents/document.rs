@@ -89,7 +89,7 @@ fn markdown(text: &str) -> Result<(Map<String, Value>, String), String> {
             return Err(format!(
                 "line {}: `{}` has no value; write one, or remove the line",
                 entry.line(),
-                entry.key
+                shortened(entry.key, ECHO)
             ));
         }
         if entry.key == INSTRUCTIONS {

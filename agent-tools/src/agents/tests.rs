@@ -128,6 +128,20 @@ fn attack_46_no_spelling_nests_deeper_than_a_file_may() {
     }
 }
 
+#[test]
+fn attack_46_a_problem_repeats_little_of_its_file() {
+    let long = "a".repeat(30_000);
+    for text in [
+        format!("---\n{long}: a\n{long}: b\n---\n"),
+        format!("---\n{long}:\n---\n"),
+        format!("---\nname: {long}\n---\n"),
+        format!("---\n{long}: a\u{200b}\n---\n"),
+    ] {
+        let problem = settings(Form::Markdown, &text).unwrap_err();
+        assert!(problem.len() < 400, "{}", problem.len());
+    }
+}
+
 /// A tree of files for one test.
 #[cfg(unix)]
 struct Tree(tempfile::TempDir);

@@ -182,7 +182,7 @@ impl Drive<'_> {
             let completed = |step: &&StepReport| step.status == StepStatus::Completed;
             done.extend(reports.iter().filter(completed).cloned());
             ended = reports;
-            if is_done(&ended) || self.cx.is_stopping() {
+            if is_done(&ended) {
                 break;
             }
             ask = Message::user(self.ask_again(&goal, &done, &ended));
@@ -191,7 +191,12 @@ impl Drive<'_> {
     }
 
     /// Returns the plan that the planner makes, which has one attempt more if the first cannot run.
-    async fn draft(&mut self, goal: &str, mut ask: Message, done: &[StepReport]) -> Result<Draft> {
+    async fn draft(
+        &mut self,
+        goal: &str,
+        mut ask: Message,
+        done: &[StepReport],
+    ) -> Result<Draft> {
         let done: BTreeSet<_> = done.iter().map(|step| step.number).collect();
         let mut problem = String::new();
         for _ in 0..2 {

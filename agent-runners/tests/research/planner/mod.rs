@@ -7,6 +7,7 @@ mod figures;
 mod plans;
 mod request;
 mod roles;
+mod stops;
 mod talks;
 
 use std::sync::Arc;

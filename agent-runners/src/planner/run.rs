@@ -169,7 +169,7 @@ impl Drive<'_> {
         let mut ask = files.fold(Message::user(self.ask(&goal)), Message::with);
         let (mut done, mut ended): (Vec<StepReport>, Vec<StepReport>) = (Vec::new(), Vec::new());
         for round in 1..=self.planner.max_replans.saturating_add(1) {
-            let draft = match self.draft(&goal, ask, &done).await {
+            let draft = match self.draft(round, &goal, ask, &done).await {
                 Ok(draft) => draft,
                 // What is done is answered from, whatever became of the rest.
                 Err(error) if round > 1 && error.kind() == ErrorKind::Protocol => break,
@@ -193,6 +193,7 @@ impl Drive<'_> {
     /// Returns the plan that the planner makes, which has one attempt more if the first cannot run.
     async fn draft(
         &mut self,
+        round: u32,
         goal: &str,
         mut ask: Message,
         done: &[StepReport],
@@ -204,8 +205,8 @@ impl Drive<'_> {
             // One model call gives the plan; any other called a tool.
             self.looked |= outcome.steps > 1;
             problem = match (outcome.value::<Draft>(), &outcome.status) {
-                (Ok(draft), _) => match draft.check(&self.rules(&done)) {
-                    Ok(()) => return Ok(draft),
+                (Ok(draft), _) => match draft.check(&self.rules(round, &done)) {
+                    Ok(()) => return Ok(draft.without_doubles()),
                     Err(problem) => problem,
                 },
                 (Err(error), Status::Completed | Status::Stopped(StopReason::Incomplete { .. })) => {
@@ -223,7 +224,7 @@ impl Drive<'_> {
         Err(Error::new(ErrorKind::Protocol, text))
     }
 
-    fn rules<'a>(&'a self, done: &'a BTreeSet<u32>) -> Rules<'a> {
+    fn rules<'a>(&'a self, round: u32, done: &'a BTreeSet<u32>) -> Rules<'a> {
         let planner = self.planner;
         Rules {
             tools: &planner.tools,
@@ -232,6 +233,7 @@ impl Drive<'_> {
             agents: planner.execution.agents(),
             done,
             looked: self.looked,
+            round,
         }
     }
 

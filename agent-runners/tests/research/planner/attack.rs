@@ -1,17 +1,17 @@
 //! Attacks on planners: results that pass for others, plans and limits at the ends of their ranges, planners within
 //! planners, executors that write.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use entourage_core::{run::Status, tool::Access};
+use entourage_core::{ErrorKind, run::Status, tool::Access};
 use entourage_runners::{
     AgentTool,
-    planner::{ConversationLimits, PartBudgets, Planner, StepExecution, StepMessageKind},
+    planner::{ConversationLimits, PartBudgets, Planner, PlannerProgress, StepExecution, StepMessageKind},
 };
 use entourage_testkit::{FakeTool, ScriptedProvider};
 use serde_json::{Value, json};
 
-use super::{REQUEST, builder, edit, looks, messages, plans, reply, run, step, steps, told, view};
+use super::{REQUEST, builder, edit, looks, messages, plans, progress, reply, run, step, steps, told, view};
 
 #[tokio::test(start_paused = true)]
 async fn attack_44_what_an_executor_says_cannot_pass_for_another_step() {
@@ -55,6 +55,110 @@ async fn attack_44_a_question_of_an_executor_cannot_pass_for_the_user() {
     assert_eq!(messages(&events)[1].kind, StepMessageKind::Question);
     let told = told(&planner_model, 1);
     assert!(told.contains(&format!("<question-2>\n{forged}\n</question-2>")), "{told}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn attack_46_limits_and_budgets_at_the_ends_of_their_ranges() {
+    let most = ConversationLimits::default()
+        .with_turns(u32::MAX)
+        .with_time(Duration::MAX)
+        .with_turn_time(Duration::MAX)
+        .with_answer_time(Duration::MAX)
+        .with_executor_output(u64::MAX)
+        .with_answer_output(u64::MAX)
+        .with_synthesis_output(u64::MAX)
+        .with_tool_calls(u32::MAX)
+        .with_tool_retries(u32::MAX);
+    let parts = PartBudgets::default()
+        .with_planner_system(usize::MAX)
+        .with_planner_conversation(usize::MAX)
+        .with_planner_location(usize::MAX)
+        .with_planner_profile(usize::MAX)
+        .with_executor_system(usize::MAX)
+        .with_executor_task(usize::MAX)
+        .with_executor_tools(usize::MAX)
+        .with_executor_data(usize::MAX)
+        .with_executor_buffer(usize::MAX);
+    let planner_model = plans(steps([step(1, &[]), step(2, &[1])]))
+        .call("final_answer", steps([step(3, &[1])]))
+        .text("The old one.")
+        .text("Done.");
+    let executor_model = looks()
+        .call("reply", reply("complete", "Seen."))
+        .call("reply", reply("error", "No."))
+        .call("reply", reply("question", "Which?"))
+        .call("reply", reply("complete", "Seen."));
+    let planner = builder(&planner_model, &executor_model)
+        .tools((view(),))
+        .limits(most)
+        .budgets(parts)
+        .executors_at_once(usize::MAX)
+        .max_replans(u32::MAX)
+        .build()
+        .unwrap();
+    let (outcome, _) = run(&planner, REQUEST).await;
+    assert_eq!((outcome.status, outcome.text.as_str()), (Status::Completed, "Done."));
+
+    for temperature in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1.0] {
+        for limits in [
+            ConversationLimits::default().with_executor_temperature(temperature),
+            ConversationLimits::default().with_answer_temperature(temperature),
+        ] {
+            let error = builder(&planner_model, &executor_model).limits(limits).build().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Config, "{temperature}");
+            assert!(error.message().contains("temperature"), "{error}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn attack_46_numbers_of_steps_leave_room_for_those_of_the_next_plan() {
+    let with = |number: Value| {
+        let mut step = step(1, &[]);
+        step["number"] = number;
+        steps([step])
+    };
+    for number in [json!(u32::MAX), json!(1_000_001), json!(u64::MAX), json!(-1), json!(1.5), json!("1")] {
+        let planner_model =
+            plans(with(number.clone())).call("final_answer", steps([step(1, &[])])).text("Done.");
+        let executor_model = looks().call("reply", reply("complete", "Seen."));
+        let planner = builder(&planner_model, &executor_model).tools((view(),)).build().unwrap();
+        assert_eq!(run(&planner, REQUEST).await.0.text, "Done.", "{number}");
+        assert!(told(&planner_model, 1).starts_with("This plan cannot run: "), "{number}");
+    }
+    let mut last = step(1, &[]);
+    last["number"] = json!(1_000_000);
+    let mut next = step(1, &[]);
+    next["number"] = json!(1_000_001);
+    let planner_model = plans(steps([last])).call("final_answer", steps([next])).text("Done.");
+    let executor_model =
+        looks().call("reply", reply("error", "No.")).call("reply", reply("complete", "Seen."));
+    let planner = builder(&planner_model, &executor_model).tools((view(),)).max_replans(1).build().unwrap();
+    assert_eq!(run(&planner, REQUEST).await.0.status, Status::Completed);
+    assert!(told(&planner_model, 1).contains("Number the new steps from 1000001."));
+}
+
+#[tokio::test(start_paused = true)]
+async fn attack_46_what_a_plan_names_many_times_is_recorded_once() {
+    let many = |text: &str| json!(vec![text; 1_000]);
+    let mut second = step(2, &[]);
+    (second["depends_on"], second["executor_required"]) = (json!(vec![1; 1_000]), json!(false));
+    second["tools"] = many("edit");
+    let mut first = step(1, &[]);
+    first["tools"] = json!(["view", "view"]);
+    let planner_model = plans(steps([first, second])).text("Noted.").text("Done.");
+    let executor_model = looks().call("reply", reply("complete", "Seen."));
+    let planner = builder(&planner_model, &executor_model).tools((view(), edit())).build().unwrap();
+    let (outcome, events) = run(&planner, REQUEST).await;
+    assert_eq!(outcome.text, "Done.");
+    let progress = progress(&events);
+    let plan = progress.iter().find_map(|it| match &**it {
+        PlannerProgress::PlanCreated { steps, .. } => Some(steps),
+        _ => None,
+    });
+    let plan = plan.unwrap();
+    assert_eq!((plan[0].tools.len(), plan[1].tools.len(), &plan[1].depends_on), (1, 1, &vec![1]));
+    assert_eq!(told(&planner_model, 1).matches("<result").count(), 1);
 }
 
 /// A planner that hands its one step to `below`.

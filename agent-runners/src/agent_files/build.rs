@@ -226,7 +226,8 @@ impl Parts<'_> {
         let tools = lead.tool_set();
         let mut builder = Team::builder(self.definition.name.clone(), lead.model().clone())
             .instructions(joined(&lead_prompt(), &lead.instructions()))
-            .lead_tools(tools.iter().cloned().collect::<Vec<_>>());
+            .lead_tools(tools.iter().cloned().collect::<Vec<_>>())
+            .lead_limits(self.definition.lowered(self.catalogue().limits));
         if let Some(items) = team.at_once {
             builder = builder.at_once(usize::try_from(items).unwrap_or(usize::MAX));
         }

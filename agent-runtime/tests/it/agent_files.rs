@@ -249,5 +249,30 @@ async fn ce05_a_team_of_a_file_has_its_lead_and_its_members() {
     assert!(told.starts_with("You lead a team.") && told.contains("\n\nBe brief."), "{told}");
     let prompts: Vec<_> = members.requests().iter().map(|it| it.instructions.to_string()).collect();
     assert_eq!(prompts, ["Work.\n\nRules.", "Check.\n\nRules."]);
-    assert_eq!(reads(&stored(&store, session.id()).await).len(), 1);
+    let events = stored(&store, session.id()).await;
+    assert_eq!(reads(&events).len(), 1);
+    assert_eq!(session.replay(&agent, events[0].origin.run).await.unwrap().text, "Done and right.");
+}
+
+#[tokio::test]
+async fn ce05_the_limits_of_a_file_and_of_the_program_hold_for_the_lead_of_a_team() {
+    for (own, of_program, expected) in [(Some(3), 50, 3), (None, 4, 4), (Some(9), 4, 4)] {
+        let (disk, store) = (Disk::default(), memory());
+        let mut settings = json!({"team": {"members": ["worker"]}});
+        if let Some(steps) = own {
+            settings["max_steps"] = json!(steps);
+        }
+        disk.write(text("crew", "Be brief.", settings));
+        disk.write(text("worker", "Work.", json!({"model": "small"})));
+        // It looks again and again, at something else each time.
+        let lead = (0..20).fold(ScriptedProvider::new(), |lead, n| lead.call("look", json!({"at": n})));
+        let members = ScriptedProvider::new();
+        let limits = entourage_core::run::Limits::default().with_steps(of_program);
+        let builder = catalogue(&lead).small(members.model()).limits(limits);
+        let agent = AgentFiles::new(builder.build().unwrap(), disk.clone()).agent("crew").await.unwrap();
+        let ended = runtime_on(&store).session().start(&agent, "Do it").outcome().await;
+        assert_eq!((lead.count(), members.count()), (expected, 0), "{ended:?}");
+        // Not all of its replies are asked for.
+        std::mem::forget(lead);
+    }
 }

@@ -98,10 +98,19 @@ impl FileAgent {
         Ok(AgentRead { digest: text.digest(), text, below })
     }
 
+    /// The agent of the definition as it was when this one was made, if that is known and fit.
+    fn known(&self) -> Option<Arc<dyn Agent>> {
+        let Inner { files, known, name, .. } = &*self.0;
+        let known = known.as_ref()?;
+        let definition = known.definition(name)?.ok()?;
+        let below = Build::new(files, known).below(&definition).ok()?;
+        make(files, &definition, &below, Some(known)).ok()
+    }
+
     /// Makes the agent of a definition that was recorded.
     fn made(&self, read: &AgentRead) -> Result<(Arc<dyn Agent>, AgentDefinition)> {
         let definition = AgentDefinition::read(&read.text)?;
-        Ok((make(&self.0.files, &definition, &read.below)?, definition))
+        Ok((make(&self.0.files, &definition, &read.below, self.0.known.as_ref())?, definition))
     }
 }
 
@@ -116,15 +125,8 @@ impl Agent for FileAgent {
     }
 
     fn parts(&self) -> Vec<AgentPart> {
-        let Inner { files, known, name, .. } = &*self.0;
-        let mut parts = files.catalogue.parts();
-        let Some(known) = known else { return parts };
-        let Some(Ok(definition)) = known.definition(name) else { return parts };
-        let build = Build::new(files, known);
-        for (name, description) in build.below(&definition).unwrap_or_default() {
-            let agent = Self::new(files.clone(), name, &description, Some(Arc::clone(known)), false);
-            parts.push(AgentPart::agent(agent));
-        }
+        let mut parts = self.0.files.catalogue.parts();
+        parts.extend(self.known().iter().flat_map(|agent| agent.parts()));
         parts
     }
 

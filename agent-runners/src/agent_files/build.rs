@@ -156,7 +156,7 @@ impl<'a> Build<'a> {
         if path.len().saturating_add(height) > LEVELS {
             return refuse(format!("more than {LEVELS} agents delegate one to the next; shorten the chain"));
         }
-        make(self.files, definition, &self.below(definition)?)?;
+        make(self.files, definition, &self.below(definition)?, None)?;
         self.heights.borrow_mut().insert(definition.name.clone(), height);
         Ok(height)
     }
@@ -187,13 +187,14 @@ impl<'a> Build<'a> {
     }
 }
 
-/// Makes the agent of a definition whose agents `below` are described as given.
+/// Makes the agent of a definition whose agents `below` are described as given. By `known` their code is found.
 pub(super) fn make(
     files: &AgentFiles,
     definition: &AgentDefinition,
     below: &Below,
+    known: Option<&Arc<Known>>,
 ) -> Result<Arc<dyn Agent>> {
-    let parts = Parts { files, definition, below };
+    let parts = Parts { files, definition, below, known };
     match &definition.team {
         Some(team) => parts.team(team),
         None => Ok(Arc::new(parts.react()?)),
@@ -212,6 +213,7 @@ struct Parts<'a> {
     files: &'a AgentFiles,
     definition: &'a AgentDefinition,
     below: &'a Below,
+    known: Option<&'a Arc<Known>>,
 }
 
 impl Parts<'_> {
@@ -282,7 +284,8 @@ impl Parts<'_> {
             let names = self.below.keys().chain(self.catalogue().agents.keys()).map(String::as_str);
             self.at(&unknown(ErrorKind::Config, "agent", name, names))
         })?;
-        Ok(Arc::new(FileAgent::new(self.files.clone(), name.to_owned(), description, None, false)))
+        let known = self.known.cloned();
+        Ok(Arc::new(FileAgent::new(self.files.clone(), name.to_owned(), description, known, false)))
     }
 
     /// The tools of the program and the agents, without those of servers.

@@ -47,7 +47,7 @@ fn tools(settings: &Value) -> Result<Vec<String>, String> {
     let files = AgentFiles::new(catalogue().disabled_tools(["bash"]).build().unwrap(), AgentTexts::default());
     let definition = AgentDefinition::read(&text("a", settings)).map_err(|it| it.message().to_owned())?;
     let agent =
-        build::make(&files, &definition, &Default::default()).map_err(|it| it.message().to_owned())?;
+        build::make(&files, &definition, &Default::default(), None).map_err(|it| it.message().to_owned())?;
     let react = agent.as_any().unwrap().downcast_ref::<crate::ReactAgent>().unwrap();
     Ok(react.tool_set().iter().map(|tool| tool.spec().name().to_owned()).collect())
 }
@@ -239,7 +239,7 @@ fn ce05_an_agent_that_is_disallowed_is_not_offered() {
     let settings = json!({"agents": ["scout", "clerk"], "disallowed_tools": ["agent_scout", "mcp_*"]});
     let definition = AgentDefinition::read(&text("a", &settings)).unwrap();
     let below = ["scout", "clerk"].map(|it| (it.to_owned(), String::new()));
-    build::make(&files, &definition, &below.into()).unwrap();
+    build::make(&files, &definition, &below.into(), None).unwrap();
     let scope = build::ceiling(&files.catalogue, &definition);
     assert!(!scope.has_tool("agent_scout") && scope.has_tool("agent_clerk"));
     assert!(!scope.has_tool("mcp_mail_send"));

@@ -276,3 +276,23 @@ async fn ce05_the_limits_of_a_file_and_of_the_program_hold_for_the_lead_of_a_tea
         std::mem::forget(lead);
     }
 }
+
+#[tokio::test]
+async fn cw18_agents_of_files_delegate_where_an_engine_finds_their_code() {
+    let disk = Disk::default();
+    disk.write(text("lead", "Lead.", json!({"agents": ["scout"], "tools": ["look"]})));
+    disk.write(text("scout", "Scout.", json!({"model": "small", "agents": ["clerk"], "tools": ["look"]})));
+    disk.write(text("clerk", "Note.", json!({"model": "tiny", "tools": ["put"]})));
+    let ask =
+        |of: &'static str, name: &str| ScriptedProvider::named(of).call(name, json!({"prompt": "Note it."}));
+    let (large, small) =
+        (ask("large", "agent_scout").text("All is done."), ask("small", "agent_clerk").text("It is there."));
+    let tiny = ScriptedProvider::named("tiny").call("put", json!({})).text("Noted.");
+    let builder = catalogue(&large).small(small.model()).model("tiny", tiny.model());
+    let agent = AgentFiles::new(builder.build().unwrap(), disk).agent("lead").await.unwrap();
+    let engine = entourage_testkit::Distant::new(entourage_runtime::Agents::new().with(agent.clone()));
+    let policy = entourage_runtime::permission::Policy::allow_all();
+    let runtime = entourage_testkit::runtime().policy(policy).effects(engine).build();
+    let outcome = runtime.session().start(&agent, "Go").outcome().await.unwrap();
+    assert_eq!(outcome.text, "All is done.");
+}

@@ -296,3 +296,41 @@ async fn cw18_agents_of_files_delegate_where_an_engine_finds_their_code() {
     let outcome = runtime.session().start(&agent, "Go").outcome().await.unwrap();
     assert_eq!(outcome.text, "All is done.");
 }
+
+/// A program whose policy names a tool, and a project whose agents delegate to all of the next level: a run looks through
+/// all of them for the tools that there are.
+#[tokio::test]
+async fn attack_46_a_run_begins_however_many_ways_lead_through_its_agents() {
+    let disk = Disk::default();
+    let level = |n: usize| (0..25).map(move |m| format!("l{n}_{m:02}"));
+    for (n, name) in (1..=8).flat_map(|n| level(n).map(move |name| (n, name))) {
+        let below: Vec<_> = if n < 8 { level(n + 1).collect() } else { Vec::new() };
+        disk.write(text(&name, &"x".repeat(60_000), json!({"agents": below})).with_project(true));
+    }
+    let provider = ScriptedProvider::new().text("One.").text("Two.");
+    let agent = files(&provider, &disk).agent("l1_00").await.unwrap();
+    let policy = entourage_runtime::permission::Policy::allow_all().deny("putt");
+    let runtime = entourage_testkit::runtime().policy(policy.clone()).build();
+    let mut run = runtime.session().start(&agent, "Go");
+    let events = crate::common::drain(&mut run).await;
+    assert_eq!(run.outcome().await.unwrap().text, "One.");
+    let warned =
+        events.iter().any(|event| matches!(&event.event, Event::WarningRaised(it) if &*it.subject == "putt"));
+    assert!(warned, "the slip is found all the same");
+
+    // The same without files: one agent by many names, level below level.
+    let leaf = entourage_runners::ReactAgent::builder("a0", provider.model()).build().unwrap();
+    let agent = (1..8).fold(leaf, |below, n| {
+        let tool = |m: usize| {
+            let tool = entourage_runners::AgentTool::new(&below).with_name(format!("ask_{n}_{m}"));
+            Arc::new(tool) as Arc<dyn entourage_core::tool::Tool>
+        };
+        let tools: Vec<_> = (0..25).map(tool).collect();
+        entourage_runners::ReactAgent::builder(format!("a{n}"), provider.model())
+            .tools(tools)
+            .build()
+            .unwrap()
+    });
+    let outcome = runtime.session().start(&agent, "Go").outcome().await.unwrap();
+    assert_eq!(outcome.text, "Two.");
+}

@@ -13,20 +13,27 @@ use entourage_runtime::Session;
 
 /// Does something to a session at one of its events.
 #[derive(Clone)]
-pub(crate) struct AtEvent(Arc<(AtomicUsize, OnceLock<Session>, fn(&Session))>);
+pub(crate) struct AtEvent(Arc<Inner>);
+
+struct Inner {
+    /// Events before it; the largest number once it was there.
+    left: AtomicUsize,
+    session: OnceLock<Session>,
+    act: fn(&Session),
+}
 
 impl AtEvent {
     pub(crate) fn new(number: usize, act: fn(&Session)) -> Self {
-        Self(Arc::new((AtomicUsize::new(number), OnceLock::new(), act)))
+        Self(Arc::new(Inner { left: AtomicUsize::new(number), session: OnceLock::new(), act }))
     }
 
     pub(crate) fn watch(&self, session: &Session) {
-        assert!(self.0.1.set(session.clone()).is_ok());
+        assert!(self.0.session.set(session.clone()).is_ok());
     }
 
     /// True if there were as many events.
     pub(crate) fn was_reached(&self) -> bool {
-        self.0.0.load(SeqCst) == usize::MAX
+        self.0.left.load(SeqCst) == usize::MAX
     }
 }
 
@@ -38,7 +45,7 @@ impl fmt::Debug for AtEvent {
 
 impl Observer for AtEvent {
     fn on_event(&self, _: &Envelope) {
-        let (left, session, act) = &*self.0;
+        let Inner { left, session, act } = &*self.0;
         match left.load(SeqCst) {
             usize::MAX => {}
             0 => {

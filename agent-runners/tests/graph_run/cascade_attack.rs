@@ -2,6 +2,7 @@
 //! words, labels of what a refused attempt read, figures that nobody reported.
 
 use std::{
+    mem::ManuallyDrop,
     panic,
     sync::atomic::{AtomicU32, Ordering::SeqCst},
 };
@@ -93,7 +94,7 @@ async fn attack_46_a_cascade_cancelled_at_every_event_ends_and_leaves_nothing() 
     for count in 0.. {
         let ((cascade, [put, look], models), store) = (three(), memory());
         // Not all of their replies are asked for.
-        std::mem::forget(models);
+        let _models = ManuallyDrop::new(models);
         let run = run_until(&cascade, &store, count, Session::cancel).await;
         let Some((runtime, _, outcome)) = run else { break };
         assert!(matches!(outcome.status, Status::Cancelled | Status::Completed), "{count}: {outcome}");

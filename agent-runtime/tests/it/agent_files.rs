@@ -266,14 +266,14 @@ async fn ce05_the_limits_of_a_file_and_of_the_program_hold_for_the_lead_of_a_tea
         disk.write(text("worker", "Work.", json!({"model": "small"})));
         // It looks again and again, at something else each time.
         let lead = (0..20).fold(ScriptedProvider::new(), |lead, n| lead.call("look", json!({"at": n})));
+        // Not all of its replies are asked for.
+        let lead = std::mem::ManuallyDrop::new(lead);
         let members = ScriptedProvider::new();
         let limits = entourage_core::run::Limits::default().with_steps(of_program);
         let builder = catalogue(&lead).small(members.model()).limits(limits);
         let agent = AgentFiles::new(builder.build().unwrap(), disk.clone()).agent("crew").await.unwrap();
         let ended = runtime_on(&store).session().start(&agent, "Do it").outcome().await;
         assert_eq!((lead.count(), members.count()), (expected, 0), "{ended:?}");
-        // Not all of its replies are asked for.
-        std::mem::forget(lead);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Attacks on planners: results that pass for others, plans and limits at the ends of their ranges, planners within
 //! planners, executors that write.
 
-use std::{sync::Arc, time::Duration};
+use std::{mem::ManuallyDrop, sync::Arc, time::Duration};
 
 use entourage_core::{ErrorKind, run::Status, tool::Access};
 use entourage_runners::{
@@ -194,7 +194,7 @@ async fn attack_46_planners_within_planners_end_however_deep_they_are() {
         let rows = StepExecution::of(&events).unwrap();
         ended.push((depth, outcome.is_completed(), rows.len(), tool.finished()));
         // The lowest ones may not be asked.
-        std::mem::forget(models);
+        let _models = ManuallyDrop::new(models);
         if tool.finished() == 1 {
             assert_eq!(rows.len(), depth + 1);
             assert_eq!(rows.iter().map(|row| row.tool_calls).sum::<u32>(), u32::try_from(depth + 1).unwrap());

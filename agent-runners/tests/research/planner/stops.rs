@@ -1,6 +1,6 @@
 //! Pauses and cancels of a planner at every event, and two processes that go on with one.
 
-use std::sync::Arc;
+use std::{mem::ManuallyDrop, sync::Arc};
 
 use entourage_core::{
     run::{Outcome, Status},
@@ -131,7 +131,7 @@ async fn cancels(make: Made) {
     for number in 0.. {
         let (planner, [view, edit], models) = make();
         // Not all of their replies are asked for.
-        std::mem::forget(models);
+        let _models = ManuallyDrop::new(models);
         let Some((runtime, session, outcome)) = run_until(&planner, &memory(), number, Session::cancel).await
         else {
             break;

@@ -110,7 +110,8 @@ impl AgentFiles {
     }
 
     /// Returns the agent of this name without a look at its file, to continue the runs that a process left: these use
-    /// the definition that they recorded, also where the file is gone. A new run of it reads the file.
+    /// the definition that they recorded, also where the file is gone. A new run of it reads the file. An
+    /// [`engine`](entourage_runtime::engine) finds no code of agents below it: give that one of [`AgentFiles::agent`].
     ///
     /// # Errors
     /// [`ErrorKind::Config`] for a text that cannot name an agent.

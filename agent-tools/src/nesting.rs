@@ -1,15 +1,15 @@
 //! Levels of a text in TOML, counted before it is read. Pure.
 //!
-//! The reader bounds brackets and the parts of a key, each alone. A text that has many of both makes values so deep that
-//! dropping them uses up the stack, which ends the process.
+//! The reader bounds brackets and the parts of a key, each alone. A text that has many of both makes values so deep
+//! that dropping them uses up the stack, which ends the process.
 
 use toml_parser::{Source, lexer::TokenKind};
 
 /// Most levels: of brackets, and of the parts of the keys on the way there.
 const LEVELS: usize = 32;
 
-/// Returns the line, from 1, on which a text is nested deeper than a file may be; `None` for a text that is not, whether
-/// it can be read or not.
+/// Returns the line, from 1, on which a text is nested deeper than a file may be; `None` for a text that is not,
+/// whether it can be read or not.
 pub(crate) fn too_deep(text: &str) -> Option<usize> {
     let mut levels = Levels { begins: true, ..Levels::default() };
     let at = Source::new(text).lex().find_map(|token| {

@@ -297,8 +297,8 @@ async fn cw18_agents_of_files_delegate_where_an_engine_finds_their_code() {
     assert_eq!(outcome.text, "All is done.");
 }
 
-/// A program whose policy names a tool, and a project whose agents delegate to all of the next level: a run looks through
-/// all of them for the tools that there are.
+/// A program whose policy names a tool, and a project whose agents delegate to all of the next level: a run looks
+/// through all of them for the tools that there are.
 #[tokio::test]
 async fn attack_46_a_run_begins_however_many_ways_lead_through_its_agents() {
     let disk = Disk::default();

@@ -43,6 +43,8 @@ mod invisible;
 pub mod lsp;
 #[cfg(feature = "mcp")]
 pub mod mcp;
+#[cfg(any(feature = "agents", feature = "hooks"))]
+mod nesting;
 #[cfg(any(feature = "grants", feature = "mcp"))]
 mod private_file;
 #[cfg(any(feature = "hooks", feature = "lsp", feature = "mcp", feature = "shell"))]

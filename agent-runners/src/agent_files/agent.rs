@@ -12,8 +12,8 @@ use entourage_core::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AgentDefinition, AgentFiles, AgentText, AgentTexts,
-    build::{Below, Build, ceiling, make},
+    AgentDefinition, AgentFiles, AgentText,
+    build::{Below, Build, Known, ceiling, make},
 };
 
 /// The record of the definition that a run uses.
@@ -55,7 +55,7 @@ struct Inner {
     name: String,
     description: String,
     /// The definitions at the time when it was made, by which its parts are found.
-    known: Option<Arc<AgentTexts>>,
+    known: Option<Arc<Known>>,
     /// True for an agent that a person picked.
     is_picked: bool,
 }
@@ -65,7 +65,7 @@ impl FileAgent {
         files: AgentFiles,
         name: String,
         description: &str,
-        known: Option<Arc<AgentTexts>>,
+        known: Option<Arc<Known>>,
         is_picked: bool,
     ) -> Self {
         Self(Arc::new(Inner { files, name, description: description.to_owned(), known, is_picked }))
@@ -84,11 +84,13 @@ impl FileAgent {
     /// Reads the definition as it is now.
     async fn read(&self) -> Result<AgentRead> {
         let Inner { files, name, is_picked, .. } = &*self.0;
-        let texts = files.source.read().await?;
-        let build = Build::new(files, &texts);
-        let definition = if *is_picked { build.selected(name)? } else { build.called(name)? };
-        let below = build.below(&definition)?;
-        let Some(Ok(text)) = texts.agents.get(name) else {
+        let known = Known::new(files.source.read().await?);
+        let below = {
+            let build = Build::new(files, &known);
+            let definition = if *is_picked { build.selected(name)? } else { build.called(name)? };
+            build.below(&definition)?
+        };
+        let Some(Ok(text)) = known.texts().agents.get(name) else {
             return Err(Error::new(ErrorKind::Internal, "a definition that was read is not there"));
         };
         let mut text = text.clone();
@@ -96,10 +98,19 @@ impl FileAgent {
         Ok(AgentRead { digest: text.digest(), text, below })
     }
 
+    /// The agent of the definition as it was when this one was made, if that is known and fit.
+    fn known(&self) -> Option<Arc<dyn Agent>> {
+        let Inner { files, known, name, .. } = &*self.0;
+        let known = known.as_ref()?;
+        let definition = known.definition(name)?.ok()?;
+        let below = Build::new(files, known).below(&definition).ok()?;
+        make(files, &definition, &below, Some(known)).ok()
+    }
+
     /// Makes the agent of a definition that was recorded.
     fn made(&self, read: &AgentRead) -> Result<(Arc<dyn Agent>, AgentDefinition)> {
         let definition = AgentDefinition::read(&read.text)?;
-        Ok((make(&self.0.files, &definition, &read.below)?, definition))
+        Ok((make(&self.0.files, &definition, &read.below, self.0.known.as_ref())?, definition))
     }
 }
 
@@ -114,16 +125,8 @@ impl Agent for FileAgent {
     }
 
     fn parts(&self) -> Vec<AgentPart> {
-        let Inner { files, known, name, .. } = &*self.0;
-        let mut parts = files.catalogue.parts();
-        let Some(known) = known else { return parts };
-        let definition = known.agents.get(name).and_then(|it| AgentDefinition::read(it.as_ref().ok()?).ok());
-        let Some(definition) = definition else { return parts };
-        let build = Build::new(files, known);
-        for (name, description) in build.below(&definition).unwrap_or_default() {
-            let agent = Self::new(files.clone(), name, &description, Some(Arc::clone(known)), false);
-            parts.push(AgentPart::agent(agent));
-        }
+        let mut parts = self.0.files.catalogue.parts();
+        parts.extend(self.known().iter().flat_map(|agent| agent.parts()));
         parts
     }
 

@@ -1,9 +1,13 @@
 //! An agent made of a definition and a catalogue. Pure, but for the sets of tools that it asks.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    cell::RefCell,
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+};
 
 use entourage_core::{
-    Error, ErrorKind, Result,
+    Error, ErrorKind, ErrorRecord, Result,
     agent::Agent,
     context::Instructions,
     permission::Scope,
@@ -28,15 +32,51 @@ const LEVELS: usize = 8;
 /// Agents that a definition may name, as its run sees them: the description of each one of a file, by name.
 pub(super) type Below = BTreeMap<String, String>;
 
+/// Definitions as they were found at one moment. Many ways may lead to one of them, which is read once.
+pub(super) struct Known {
+    texts: AgentTexts,
+    read: BTreeMap<String, OnceLock<std::result::Result<Arc<AgentDefinition>, ErrorRecord>>>,
+}
+
+impl Known {
+    pub(super) fn new(texts: AgentTexts) -> Self {
+        let read = texts.agents.keys().map(|name| (name.clone(), OnceLock::new())).collect();
+        Self { texts, read }
+    }
+
+    pub(super) fn texts(&self) -> &AgentTexts {
+        &self.texts
+    }
+
+    /// The definition of this name, without a look at others; `None` for one that was not found.
+    pub(super) fn definition(&self, name: &str) -> Option<Result<Arc<AgentDefinition>>> {
+        let read = || match self.texts.agents.get(name)? {
+            Ok(text) => Some(AgentDefinition::read(text).map(Arc::new).map_err(|error| error.record())),
+            Err(problem) => Some(Err(Error::new(ErrorKind::InvalidInput, problem.clone()).record())),
+        };
+        let known = self.read.get(name)?;
+        let known = match known.get() {
+            Some(known) => known,
+            None => {
+                let read = read()?;
+                known.get_or_init(|| read)
+            }
+        };
+        Some(known.as_ref().map(Arc::clone).map_err(ErrorRecord::to_error))
+    }
+}
+
 /// The checks of definitions against each other and a catalogue.
 pub(super) struct Build<'a> {
     files: &'a AgentFiles,
-    texts: &'a AgentTexts,
+    known: &'a Known,
+    /// The longest chain below each definition that was checked.
+    heights: RefCell<BTreeMap<String, usize>>,
 }
 
 impl<'a> Build<'a> {
-    pub(super) fn new(files: &'a AgentFiles, texts: &'a AgentTexts) -> Self {
-        Self { files, texts }
+    pub(super) fn new(files: &'a AgentFiles, known: &'a Known) -> Self {
+        Self { files, known, heights: RefCell::default() }
     }
 
     fn catalogue(&self) -> &'a Inner {
@@ -44,27 +84,24 @@ impl<'a> Build<'a> {
     }
 
     /// The definition of this name, without a look at others.
-    fn read(&self, name: &str, is_fit: fn(&AgentDefinition) -> bool) -> Result<AgentDefinition> {
-        match self.texts.agents.get(name) {
-            Some(Err(problem)) => Err(Error::new(ErrorKind::InvalidInput, problem.clone())),
+    fn read(&self, name: &str, is_fit: fn(&AgentDefinition) -> bool) -> Result<Arc<AgentDefinition>> {
+        match self.known.texts.agents.get(name) {
             Some(Ok(text)) if self.catalogue().agents.contains_key(name) => Err(Error::new(
                 ErrorKind::Config,
                 format!("`{}`: the program has an agent `{name}` of its own; rename the file", text.place()),
             )),
-            Some(Ok(text)) => AgentDefinition::read(text),
-            None => {
-                let read = |text: &Result<_, String>| {
-                    text.as_ref().ok().and_then(|it| AgentDefinition::read(it).ok())
+            _ => self.known.definition(name).unwrap_or_else(|| {
+                let is_fit = |name: &&str| {
+                    self.known.definition(name).is_some_and(|it| it.is_ok_and(|it| is_fit(&it)))
                 };
-                let fit =
-                    self.texts.agents.iter().filter(|(_, text)| read(text).is_some_and(|it| is_fit(&it)));
-                Err(unknown(ErrorKind::NotFound, "agent", name, fit.map(|(name, _)| name.as_str())))
-            }
+                let names = self.known.texts.agents.keys().map(String::as_str);
+                Err(unknown(ErrorKind::NotFound, "agent", name, names.filter(is_fit)))
+            }),
         }
     }
 
     /// The definition of an agent that a person picks, checked.
-    pub(super) fn selected(&self, name: &str) -> Result<AgentDefinition> {
+    pub(super) fn selected(&self, name: &str) -> Result<Arc<AgentDefinition>> {
         let definition = self.read(name, |it| it.mode.is_selectable())?;
         if !definition.mode.is_selectable() {
             let text = format!(
@@ -77,14 +114,14 @@ impl<'a> Build<'a> {
     }
 
     /// The definition of this name, checked with all that it needs.
-    pub(super) fn checked(&self, name: &str) -> Result<AgentDefinition> {
+    pub(super) fn checked(&self, name: &str) -> Result<Arc<AgentDefinition>> {
         let definition = self.read(name, |_| true)?;
-        self.descend(&definition, &mut Vec::new(), &mut BTreeMap::new())?;
+        self.descend(&definition, &mut Vec::new())?;
         Ok(definition)
     }
 
     /// The definition of an agent that another one delegates to, checked.
-    pub(super) fn called(&self, name: &str) -> Result<AgentDefinition> {
+    pub(super) fn called(&self, name: &str) -> Result<Arc<AgentDefinition>> {
         let definition = self.checked(name)?;
         if definition.mode.is_callable() {
             return Ok(definition);
@@ -93,14 +130,8 @@ impl<'a> Build<'a> {
         Err(Error::new(ErrorKind::Config, text))
     }
 
-    /// Checks a definition and those below it, each once. `path` leads to it, and `heights` has the longest chain below
-    /// each one that was checked.
-    fn descend(
-        &self,
-        definition: &AgentDefinition,
-        path: &mut Vec<String>,
-        heights: &mut BTreeMap<String, usize>,
-    ) -> Result<usize> {
+    /// Checks a definition and those below it, each once. `path` leads to it.
+    fn descend(&self, definition: &AgentDefinition, path: &mut Vec<String>) -> Result<usize> {
         let refuse =
             |text: String| Err(Error::new(ErrorKind::Config, format!("`{}`: {text}", definition.place())));
         if path.contains(&definition.name) {
@@ -113,9 +144,10 @@ impl<'a> Build<'a> {
         let mut height = 1_usize;
         for name in definition.needs().filter(|name| !self.catalogue().agents.contains_key(*name)) {
             let other = self.callable(definition, name)?;
-            let below = match heights.get(name) {
-                Some(below) => *below,
-                None if path.len() < LEVELS => self.descend(&other, path, heights)?,
+            let known = self.heights.borrow().get(name).copied();
+            let below = match known {
+                Some(below) => below,
+                None if path.len() < LEVELS => self.descend(&other, path)?,
                 None => LEVELS,
             };
             height = height.max(below.saturating_add(1));
@@ -124,13 +156,13 @@ impl<'a> Build<'a> {
         if path.len().saturating_add(height) > LEVELS {
             return refuse(format!("more than {LEVELS} agents delegate one to the next; shorten the chain"));
         }
-        make(self.files, definition, &self.below(definition)?)?;
-        heights.insert(definition.name.clone(), height);
+        make(self.files, definition, &self.below(definition)?, None)?;
+        self.heights.borrow_mut().insert(definition.name.clone(), height);
         Ok(height)
     }
 
     /// The definition of an agent that `of` delegates to.
-    fn callable(&self, of: &AgentDefinition, name: &str) -> Result<AgentDefinition> {
+    fn callable(&self, of: &AgentDefinition, name: &str) -> Result<Arc<AgentDefinition>> {
         let place = of.place();
         let named = |error: Error| match error.kind() {
             ErrorKind::NotFound => Error::new(ErrorKind::Config, format!("`{place}`: {}", error.message())),
@@ -149,17 +181,20 @@ impl<'a> Build<'a> {
     /// The descriptions of the agents that a definition names and files describe.
     pub(super) fn below(&self, definition: &AgentDefinition) -> Result<Below> {
         let names = definition.needs().filter(|name| !self.catalogue().agents.contains_key(*name));
-        names.map(|name| Ok((name.to_owned(), self.callable(definition, name)?.description))).collect()
+        names
+            .map(|name| Ok((name.to_owned(), self.callable(definition, name)?.description.clone())))
+            .collect()
     }
 }
 
-/// Makes the agent of a definition whose agents `below` are described as given.
+/// Makes the agent of a definition whose agents `below` are described as given. By `known` their code is found.
 pub(super) fn make(
     files: &AgentFiles,
     definition: &AgentDefinition,
     below: &Below,
+    known: Option<&Arc<Known>>,
 ) -> Result<Arc<dyn Agent>> {
-    let parts = Parts { files, definition, below };
+    let parts = Parts { files, definition, below, known };
     match &definition.team {
         Some(team) => parts.team(team),
         None => Ok(Arc::new(parts.react()?)),
@@ -178,6 +213,7 @@ struct Parts<'a> {
     files: &'a AgentFiles,
     definition: &'a AgentDefinition,
     below: &'a Below,
+    known: Option<&'a Arc<Known>>,
 }
 
 impl Parts<'_> {
@@ -226,7 +262,8 @@ impl Parts<'_> {
         let tools = lead.tool_set();
         let mut builder = Team::builder(self.definition.name.clone(), lead.model().clone())
             .instructions(joined(&lead_prompt(), &lead.instructions()))
-            .lead_tools(tools.iter().cloned().collect::<Vec<_>>());
+            .lead_tools(tools.iter().cloned().collect::<Vec<_>>())
+            .lead_limits(self.definition.lowered(self.catalogue().limits));
         if let Some(items) = team.at_once {
             builder = builder.at_once(usize::try_from(items).unwrap_or(usize::MAX));
         }
@@ -247,7 +284,8 @@ impl Parts<'_> {
             let names = self.below.keys().chain(self.catalogue().agents.keys()).map(String::as_str);
             self.at(&unknown(ErrorKind::Config, "agent", name, names))
         })?;
-        Ok(Arc::new(FileAgent::new(self.files.clone(), name.to_owned(), description, None, false)))
+        let known = self.known.cloned();
+        Ok(Arc::new(FileAgent::new(self.files.clone(), name.to_owned(), description, known, false)))
     }
 
     /// The tools of the program and the agents, without those of servers.

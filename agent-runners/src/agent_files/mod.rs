@@ -24,7 +24,7 @@ pub use definition::{AgentDefinition, AgentMode};
 pub use source::{AgentSource, AgentText, AgentTexts};
 pub use team::{TeamDefinition, TeamMember};
 
-use build::Build;
+use build::{Build, Known};
 
 /// Agents by name, as files describe them, with what a program gives them. Cloning shares both.
 ///
@@ -82,11 +82,13 @@ impl AgentFiles {
     /// # Errors
     /// Those of [`AgentSource::read`]. A bad definition is among the problems.
     pub async fn list(&self) -> Result<AgentList> {
-        let texts = self.source.read().await?;
+        let known = Known::new(self.source.read().await?);
+        let texts = known.texts();
         let mut list = AgentList { problems: texts.problems.clone(), ..AgentList::default() };
+        let build = Build::new(self, &known);
         for name in texts.agents.keys() {
-            match self.build(&texts).checked(name) {
-                Ok(definition) => list.definitions.push(definition),
+            match build.checked(name) {
+                Ok(definition) => list.definitions.push(AgentDefinition::clone(&definition)),
                 Err(error) => list.problems.push(error.message().to_owned()),
             }
         }
@@ -102,23 +104,20 @@ impl AgentFiles {
     /// [`ErrorKind::InvalidInput`] and [`ErrorKind::Config`] for a definition that cannot be read or made an agent,
     /// those of the agents below it included; the errors of [`AgentSource::read`].
     pub async fn agent(&self, name: &str) -> Result<FileAgent> {
-        let texts = Arc::new(self.source.read().await?);
-        let definition = self.build(&texts).selected(name)?;
-        Ok(FileAgent::new(self.clone(), definition.name, &definition.description, Some(texts), true))
+        let known = Arc::new(Known::new(self.source.read().await?));
+        let definition = Build::new(self, &known).selected(name)?;
+        Ok(FileAgent::new(self.clone(), definition.name.clone(), &definition.description, Some(known), true))
     }
 
     /// Returns the agent of this name without a look at its file, to continue the runs that a process left: these use
-    /// the definition that they recorded, also where the file is gone. A new run of it reads the file.
+    /// the definition that they recorded, also where the file is gone. A new run of it reads the file. An
+    /// [`engine`](entourage_runtime::engine) finds no code of agents below it: give that one of [`AgentFiles::agent`].
     ///
     /// # Errors
     /// [`ErrorKind::Config`] for a text that cannot name an agent.
     pub fn unread(&self, name: &str) -> Result<FileAgent> {
         entourage_runtime::check_agent_name(name)?;
         Ok(FileAgent::new(self.clone(), name.to_owned(), "", None, true))
-    }
-
-    fn build<'a>(&'a self, texts: &'a AgentTexts) -> Build<'a> {
-        Build::new(self, texts)
     }
 }
 

@@ -47,7 +47,7 @@ fn tools(settings: &Value) -> Result<Vec<String>, String> {
     let files = AgentFiles::new(catalogue().disabled_tools(["bash"]).build().unwrap(), AgentTexts::default());
     let definition = AgentDefinition::read(&text("a", settings)).map_err(|it| it.message().to_owned())?;
     let agent =
-        build::make(&files, &definition, &Default::default()).map_err(|it| it.message().to_owned())?;
+        build::make(&files, &definition, &Default::default(), None).map_err(|it| it.message().to_owned())?;
     let react = agent.as_any().unwrap().downcast_ref::<crate::ReactAgent>().unwrap();
     Ok(react.tool_set().iter().map(|tool| tool.spec().name().to_owned()).collect())
 }
@@ -203,4 +203,44 @@ async fn cw18_circles_and_long_chains_of_agents_are_refused() {
     let lattice = lattice.map(|(name, below)| text(&name, &json!({"agents": below})));
     let files = AgentFiles::new(catalogue().build().unwrap(), AgentTexts::new(lattice));
     files.agent("l0_00").await.unwrap();
+}
+
+/// Files of the largest size, each of which delegates to all of the next level.
+fn lattice(levels: usize, wide: usize, size: usize) -> AgentTexts {
+    let level = |n: usize| (0..wide).map(move |m| format!("l{n}_{m:02}"));
+    let below = |n: usize| level(n).collect::<Vec<_>>();
+    let all = (1..=levels)
+        .flat_map(|n| level(n).map(move |name| (name, if n < levels { below(n + 1) } else { Vec::new() })));
+    AgentTexts::new(all.map(|(name, below)| {
+        let mut text = text(&name, &json!({"agents": below}));
+        text.instructions = "x".repeat(size);
+        text
+    }))
+}
+
+#[tokio::test]
+async fn attack_46_each_of_many_large_files_is_read_once() {
+    // Once for each way to a file would be a hundred thousand million times.
+    let files = AgentFiles::new(catalogue().build().unwrap(), lattice(8, 25, 60_000));
+    assert_eq!(files.list().await.unwrap().definitions.len(), 200);
+    files.agent("l1_00").await.unwrap();
+    // All of them lead to one that cannot be.
+    let mut texts = lattice(8, 25, 60_000);
+    texts.agents.insert("l8_24".to_owned(), Ok(text("l8_24", &json!({"tools": ["gone"]}))));
+    let files = AgentFiles::new(catalogue().build().unwrap(), texts);
+    let list = files.list().await.unwrap();
+    assert_eq!((list.definitions.len(), list.problems.len()), (24, 176));
+    assert!(list.problems.iter().all(|it| it.contains("there is no tool `gone`")), "{:?}", list.problems[0]);
+}
+
+#[test]
+fn ce05_an_agent_that_is_disallowed_is_not_offered() {
+    let files = AgentFiles::new(catalogue().build().unwrap(), AgentTexts::default());
+    let settings = json!({"agents": ["scout", "clerk"], "disallowed_tools": ["agent_scout", "mcp_*"]});
+    let definition = AgentDefinition::read(&text("a", &settings)).unwrap();
+    let below = ["scout", "clerk"].map(|it| (it.to_owned(), String::new()));
+    build::make(&files, &definition, &below.into(), None).unwrap();
+    let scope = build::ceiling(&files.catalogue, &definition);
+    assert!(!scope.has_tool("agent_scout") && scope.has_tool("agent_clerk"));
+    assert!(!scope.has_tool("mcp_mail_send"));
 }

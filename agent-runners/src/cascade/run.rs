@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     autonomy::{Discriminator, Player, check::Check},
-    graph::with_text,
+    graph::{section, with_text},
 };
 
 /// Role of the sessions of attempts.
@@ -151,7 +151,11 @@ impl Drive<'_> {
         let (task, cx) = (self.task, self.cx);
         let given = Task::of(Arc::clone(&task.prompt), None, None).with_labels(task.labels);
         let given = match self.progress.last.as_ref().and_then(|last| last.refused.as_ref()) {
-            Some(reason) => with_text(given, &format!("An attempt before this one failed: {reason}")),
+            Some(reason) => {
+                let mut text = "An attempt before this one failed:".to_owned();
+                section(&mut text, "failure", "", reason);
+                with_text(given, &text)
+            }
             None => given,
         };
         let spawn = Spawn::new(player.agent(), given).with_role(ROLE).with_part(part_of(started.step));

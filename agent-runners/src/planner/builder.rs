@@ -250,7 +250,8 @@ impl PlannerBuilder {
     ///
     /// # Errors
     /// [`ErrorKind::Config`] for an invalid name, two tools of one name or one called `reply` or `final_answer`, a
-    /// limit of zero, and a part that is over its budget, whose name is in the error.
+    /// limit of zero, a temperature that is negative or no number, and a part that is over its budget, whose name is in
+    /// the error.
     pub fn build(self) -> Result<Planner> {
         check_agent_name(&self.name)?;
         self.limits.check()?;

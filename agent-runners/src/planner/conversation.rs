@@ -19,6 +19,7 @@ use super::{
     run::PLANNER,
     talk::{Begun, GO_ON, Next, Talk},
 };
+use crate::graph::section;
 
 /// The planner and an executor, who talk about one step until it is done.
 pub(super) struct Conversation {
@@ -68,7 +69,7 @@ impl Agent for Conversation {
                     Self::tell(cx, &talk, turn, kind, text, Usage::default())?
                 }
                 Next::Turn(turn, begun) => self.turn(cx, &talk, turn, begun).await?,
-                Next::Answer(turn, begun) => self.answer(cx, &talk, turn, begun).await?,
+                Next::Answer(turn, begun) => self.answer(cx, &talk, turn, begun, &task.prompt.text()).await?,
             };
             talk.add(&message);
         }
@@ -126,17 +127,21 @@ impl Conversation {
         })
     }
 
-    /// Lets the planner answer a question, and records the answer, which begins the next turn.
+    /// Lets the planner answer a question about a step, and records the answer, which begins the next turn.
     async fn answer(
         &self,
         cx: &RunContext,
         talk: &Talk,
         turn: u32,
         begun: Begun,
+        step: &str,
     ) -> Result<Arc<StepMessage>> {
         let limit = self.limits.answer_time;
-        let asked =
-            format!("The executor of a step asks you:\n\n{}\n\nAnswer it in a few sentences.", begun.text);
+        let mut asked = "An executor has this step of yours:".to_owned();
+        section(&mut asked, "step", "", step);
+        asked.push_str("\n\nIt asks you:");
+        section(&mut asked, "question", "", &begun.text);
+        asked.push_str("\n\nAnswer it in a few sentences.");
         let begun = Begun { text: asked, ..begun };
         let (outcome, _) = perform(cx, PLANNER, &self.planner, begun, limit).await?;
         let answer = outcome.text.trim();

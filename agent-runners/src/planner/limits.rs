@@ -102,10 +102,18 @@ impl ConversationLimits {
             ("turn_time", self.turn_time.is_zero()),
             ("answer_time", self.answer_time.is_zero()),
         ];
-        match zero.iter().find(|(_, is_zero)| *is_zero) {
+        if let Some((name, _)) = zero.iter().find(|(_, is_zero)| *is_zero) {
+            let text = format!("a conversation needs more than none of `{name}`; raise that limit");
+            return Err(Error::new(ErrorKind::Config, text));
+        }
+        let warm = [
+            ("executor_temperature", self.executor_temperature),
+            ("answer_temperature", self.answer_temperature),
+        ];
+        match warm.iter().find(|(_, value)| !value.is_finite() || *value < 0.0) {
             None => Ok(()),
-            Some((name, _)) => {
-                let text = format!("a conversation needs more than none of `{name}`; raise that limit");
+            Some((name, value)) => {
+                let text = format!("`{name}` is {value}, and a temperature is 0 or more; set another one");
                 Err(Error::new(ErrorKind::Config, text))
             }
         }

@@ -29,6 +29,10 @@ const QUESTION: usize = 2_000;
 /// Most characters of a step's type.
 const KIND: usize = 60;
 
+/// Greatest number of a step in the first plan of a run. Each plan after it has as many more, so that there is room for
+/// its numbers whatever those before were.
+const NUMBER: u32 = 1_000_000;
+
 /// A step of a plan.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(description = "One step of a plan.")]
@@ -81,6 +85,8 @@ pub(super) struct Rules<'a> {
     pub(super) done: &'a BTreeSet<u32>,
     /// True if the planner has tried to find out what it asks the user.
     pub(super) looked: bool,
+    /// Number of the plan in its run, from 1.
+    pub(super) round: u32,
 }
 
 impl Draft {
@@ -111,6 +117,16 @@ impl Draft {
             problems.push(format!("and {more} problems more"));
         }
         Err(problems.join("; "))
+    }
+
+    /// Returns the same with each tool and each dependency of a step named once.
+    pub(super) fn without_doubles(mut self) -> Self {
+        for step in &mut self.steps {
+            let (mut tools, mut numbers) = (BTreeSet::new(), BTreeSet::new());
+            step.tools.retain(|name| tools.insert(name.clone()));
+            step.depends_on.retain(|number| numbers.insert(*number));
+        }
+        self
     }
 
     fn check_questions(&self, rules: &Rules<'_>, problems: &mut Vec<String>) {
@@ -148,6 +164,10 @@ impl PlannedStep {
         let mut problem = |text: String| problems.push(format!("step {number} {text}"));
         if number == 0 {
             problem("has no number; count from 1".to_owned());
+        }
+        let most = NUMBER.saturating_mul(rules.round);
+        if number > most {
+            problem(format!("has a number of more than {most}; use smaller ones"));
         }
         if rules.done.contains(&number) {
             problem("has the number of a step that is done".to_owned());
@@ -249,6 +269,7 @@ mod tests {
             agents: [&executor, &planner],
             done: &done.iter().copied().collect(),
             looked,
+            round: 1,
         };
         draft.check(&rules).err()
     }

@@ -8,7 +8,7 @@ use std::{
 
 use entourage_core::{
     Result, RunId, SessionId, Usage,
-    event::{Envelope, Event},
+    event::{Envelope, Event, plain_line},
     run::{FailedTask, StopReason},
 };
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ use super::{
     execution::PLAN,
     reply::REPLY,
 };
-use crate::graph::{GraphReport, NodeEnd, NodeFinished, NodeStarted, SkipCause};
+use crate::graph::{GraphReport, NodeEnd, NodeFinished, NodeStarted, SkipCause, section};
 
 /// Most tokens of a result in a report.
 const RESULT: usize = 1_000;
@@ -110,8 +110,23 @@ pub(super) fn stop_reason(reports: &[StepReport]) -> StopReason {
     StopReason::Tasks { failed: failed.collect(), cancelled: Box::default(), skipped: skipped.collect() }
 }
 
-/// Lists steps with their status and result, each result cut to its share of the budget.
+/// Lists steps for people, with their status and result, each result cut to its share of the budget.
 pub(super) fn listing(reports: &[StepReport], budget: usize) -> String {
+    listed(reports, budget, |text, _, told| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "\n{}", told.trim());
+    })
+}
+
+/// Lists steps for the planner. Each result stands between marks that do not occur in it: what an executor says cannot
+/// pass for another step.
+pub(super) fn marked_listing(reports: &[StepReport], budget: usize) -> String {
+    listed(reports, budget, |text, step, told| {
+        section(text, "result", &format!(" of=\"step {}\"", step.number), told);
+    })
+}
+
+fn listed(reports: &[StepReport], budget: usize, tell: impl Fn(&mut String, &StepReport, &str)) -> String {
     let told = |step: &StepReport| match &step.error {
         None => step.result.clone(),
         Some(error) => error.clone(),
@@ -120,10 +135,10 @@ pub(super) fn listing(reports: &[StepReport], budget: usize) -> String {
     let told = shares(told.iter().map(String::as_str), budget);
     let mut text = String::new();
     for (step, told) in reports.iter().zip(told) {
-        let description = cut(&step.description.replace('\n', " "), 20);
+        let description = plain_line(&cut(&step.description, 20));
         let gap = if text.is_empty() { "" } else { "\n\n" };
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{gap}Step {} ({description}), {}:\n{}", step.number, step.status, told.trim());
+        let _ = write!(text, "{gap}Step {} ({description}), {}:", step.number, step.status);
+        tell(&mut text, step, &told);
     }
     text
 }

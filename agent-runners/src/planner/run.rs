@@ -19,10 +19,10 @@ use super::{
     builder::Inner,
     execution::{Job, PLAN},
     plan::{Draft, Rules},
-    report::{is_done, listing, stop_reason},
+    report::{is_done, listing, marked_listing, stop_reason},
     strategy::{self, Analysis},
 };
-use crate::typed::OutcomeExt;
+use crate::{graph::section, typed::OutcomeExt};
 
 /// Name of the planner, and the role of its session.
 pub(super) const PLANNER: &str = "planner";
@@ -32,6 +32,9 @@ const STRATEGY: &str = "strategy";
 
 /// First line of an answer that asks the user: the next prompt then goes on.
 const ASKS: &str = "Before I begin, I need to know:";
+
+/// Most messages that a request has, with questions about it and their answers.
+const ASKED: usize = 20;
 
 /// An agent of a planner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -161,12 +164,12 @@ impl Drive<'_> {
 
     /// Makes a plan, executes it, makes another one for what failed, and answers.
     async fn by_plan(&mut self, prompt: &Arc<Message>) -> Result<Outcome> {
-        let goal = prompt.text();
+        let goal = request(&self.cx.history(), prompt);
         let files = prompt.parts().iter().filter(|part| matches!(part, MessagePart::Media(_))).cloned();
         let mut ask = files.fold(Message::user(self.ask(&goal)), Message::with);
         let (mut done, mut ended): (Vec<StepReport>, Vec<StepReport>) = (Vec::new(), Vec::new());
         for round in 1..=self.planner.max_replans.saturating_add(1) {
-            let draft = match self.draft(ask, &done).await {
+            let draft = match self.draft(round, &goal, ask, &done).await {
                 Ok(draft) => draft,
                 // What is done is answered from, whatever became of the rest.
                 Err(error) if round > 1 && error.kind() == ErrorKind::Protocol => break,
@@ -179,16 +182,22 @@ impl Drive<'_> {
             let completed = |step: &&StepReport| step.status == StepStatus::Completed;
             done.extend(reports.iter().filter(completed).cloned());
             ended = reports;
-            if is_done(&ended) || self.cx.is_stopping() {
+            if is_done(&ended) {
                 break;
             }
-            ask = Message::user(self.ask_again(&done, &ended));
+            ask = Message::user(self.ask_again(&goal, &done, &ended));
         }
-        self.synthesis(done, ended).await
+        self.synthesis(&goal, done, ended).await
     }
 
     /// Returns the plan that the planner makes, which has one attempt more if the first cannot run.
-    async fn draft(&mut self, mut ask: Message, done: &[StepReport]) -> Result<Draft> {
+    async fn draft(
+        &mut self,
+        round: u32,
+        goal: &str,
+        mut ask: Message,
+        done: &[StepReport],
+    ) -> Result<Draft> {
         let done: BTreeSet<_> = done.iter().map(|step| step.number).collect();
         let mut problem = String::new();
         for _ in 0..2 {
@@ -196,8 +205,8 @@ impl Drive<'_> {
             // One model call gives the plan; any other called a tool.
             self.looked |= outcome.steps > 1;
             problem = match (outcome.value::<Draft>(), &outcome.status) {
-                (Ok(draft), _) => match draft.check(&self.rules(&done)) {
-                    Ok(()) => return Ok(draft),
+                (Ok(draft), _) => match draft.check(&self.rules(round, &done)) {
+                    Ok(()) => return Ok(draft.without_doubles()),
                     Err(problem) => problem,
                 },
                 (Err(error), Status::Completed | Status::Stopped(StopReason::Incomplete { .. })) => {
@@ -205,7 +214,8 @@ impl Drive<'_> {
                 }
                 (Err(error), status) => return Err(failure(status).unwrap_or(error)),
             };
-            ask = Message::user(format!("This plan cannot run: {problem}\n\nGive one that can."));
+            let text = format!("This plan cannot run: {problem}\n\nGive one that can, for this request:");
+            ask = Message::user(self.about(text, goal));
         }
         let text = format!(
             "the planner made no plan that can run: {}; say what is to be done in other words, or plan with another model",
@@ -214,7 +224,7 @@ impl Drive<'_> {
         Err(Error::new(ErrorKind::Protocol, text))
     }
 
-    fn rules<'a>(&'a self, done: &'a BTreeSet<u32>) -> Rules<'a> {
+    fn rules<'a>(&'a self, round: u32, done: &'a BTreeSet<u32>) -> Rules<'a> {
         let planner = self.planner;
         Rules {
             tools: &planner.tools,
@@ -223,6 +233,7 @@ impl Drive<'_> {
             agents: planner.execution.agents(),
             done,
             looked: self.looked,
+            round,
         }
     }
 
@@ -260,15 +271,22 @@ impl Drive<'_> {
     }
 
     /// Returns the answer, by the planner from the results of all steps.
-    async fn synthesis(&mut self, done: Vec<StepReport>, ended: Vec<StepReport>) -> Result<Outcome> {
+    async fn synthesis(
+        &mut self,
+        goal: &str,
+        done: Vec<StepReport>,
+        ended: Vec<StepReport>,
+    ) -> Result<Outcome> {
         let completed = is_done(&ended) && !ended.is_empty();
         let reason = stop_reason(&ended);
         let undone = ended.into_iter().filter(|step| step.status != StepStatus::Completed);
         let all: Vec<_> = done.into_iter().chain(undone).collect();
-        let results = listing(&all, self.planner.budgets.planner_conversation);
+        let budget = self.planner.budgets.planner_conversation;
+        let results = marked_listing(&all, budget);
         let how =
             if completed { "The plan is done." } else { "The plan failed: say so, and what is missing." };
-        let ask = format!("{how} Answer the user's request from the results of its steps.\n\n{results}");
+        let ask = self.about(format!("{how} Answer this request from the results of its steps:"), goal);
+        let ask = format!("{ask}\n\n{results}");
         let outcome = self.turn(Part::Synthesis, Message::user(ask), None).await?;
         let is_answer = match &outcome.status {
             Status::Completed => true,
@@ -276,7 +294,8 @@ impl Drive<'_> {
             Status::Stopped(StopReason::Reply(_)) => true,
             _ => false,
         };
-        let text = if is_answer && !outcome.text.trim().is_empty() { outcome.text } else { results };
+        let answered = is_answer && !outcome.text.trim().is_empty();
+        let text = if answered { outcome.text } else { listing(&all, budget) };
         if completed {
             let mut outcome = Outcome::completed(text);
             let failed = all.iter().filter(|step| step.status != StepStatus::Completed);
@@ -303,17 +322,24 @@ impl Drive<'_> {
         )
     }
 
+    /// Adds the request to a prompt: messages before it may have been left out by then.
+    fn about(&self, mut text: String, goal: &str) -> String {
+        section(&mut text, "request", "", &cut(goal, self.planner.budgets.planner_conversation));
+        text
+    }
+
     /// Returns the prompt that asks for another plan, for what is left.
-    fn ask_again(&self, done: &[StepReport], ended: &[StepReport]) -> String {
+    fn ask_again(&self, goal: &str, done: &[StepReport], ended: &[StepReport]) -> String {
         let undone = ended.iter().filter(|step| step.status != StepStatus::Completed);
         let all: Vec<_> = done.iter().chain(undone).cloned().collect();
         let next = all.iter().map(|step| step.number).max().unwrap_or_default().saturating_add(1);
-        let results = listing(&all, self.planner.budgets.planner_conversation);
-        format!(
+        let results = marked_listing(&all, self.planner.budgets.planner_conversation);
+        let text = format!(
             "The plan failed. These are its steps:\n\n{results}\n\nMake a plan for what is left, in another way where one \
              failed. Steps that are completed are kept: do not repeat them, and name them in `depends_on` where their \
-             results are needed. Number the new steps from {next}."
-        )
+             results are needed. Number the new steps from {next}. The request:"
+        );
+        self.about(text, goal)
     }
 }
 
@@ -339,6 +365,25 @@ fn failure(status: &Status) -> Option<Error> {
         Status::Paused(pause) => Some(Error::paused(pause.clone())),
         _ => Some(Error::cancelled()),
     }
+}
+
+/// Returns the text of a request. One that answers questions begins with the request that these were about.
+fn request(history: &History, prompt: &Message) -> String {
+    let mut texts = vec![prompt.text()];
+    let said = history.iter().filter(|message| matches!(message.role(), Role::User | Role::Assistant));
+    let mut before: Vec<_> = said.collect();
+    if before.pop_if(|last| last.role() == Role::User).is_none() {
+        return texts.concat();
+    }
+    while texts.len() < ASKED
+        && let Some(asks) =
+            before.pop_if(|last| last.role() == Role::Assistant && last.text().starts_with(ASKS))
+    {
+        texts.push(asks.text());
+        texts.extend(before.pop_if(|last| last.role() == Role::User).map(|message| message.text()));
+    }
+    texts.reverse();
+    texts.join("\n\n")
 }
 
 /// True if the run before ended with questions to the user.

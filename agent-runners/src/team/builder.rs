@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
-use entourage_core::{Error, ErrorKind, Result, agent::Agent, context::Instructions, provider::ModelSlot};
+use entourage_core::{
+    Error, ErrorKind, Result, agent::Agent, context::Instructions, provider::ModelSlot, run::Limits,
+};
 use entourage_runtime::{RunHandle, check_agent_name};
 
 use super::{
@@ -88,7 +90,12 @@ impl Team {
     pub fn builder(name: impl Into<String>, model: impl Into<ModelSlot>) -> TeamBuilder {
         TeamBuilder {
             name: name.into(),
-            lead: Lead { model: model.into(), instructions: lead::built_in(), tools: Vec::new() },
+            lead: Lead {
+                model: model.into(),
+                instructions: lead::built_in(),
+                tools: Vec::new(),
+                limits: Limits::default(),
+            },
             members: Vec::new(),
             performance: Performance::new(),
             at_once: AT_ONCE,
@@ -144,6 +151,12 @@ impl TeamBuilder {
     /// Adds tools of the lead, which it may use while it plans, steps in and answers.
     pub fn lead_tools<Form>(mut self, tools: impl IntoTools<Form>) -> Self {
         self.lead.tools.extend(tools.into_tools());
+        self
+    }
+
+    /// Sets the limits of each run of the lead: while it plans, steps in, works and answers.
+    pub(crate) fn lead_limits(mut self, limits: Limits) -> Self {
+        self.lead.limits = limits;
         self
     }
 

@@ -3,7 +3,12 @@
 use std::{fmt::Write as _, sync::Arc};
 
 use entourage_core::{
-    Result, agent::Agent, context::Instructions, provider::ModelSlot, run::Task, tool::Tool,
+    Result,
+    agent::Agent,
+    context::Instructions,
+    provider::ModelSlot,
+    run::{Limits, Task},
+    tool::Tool,
 };
 
 use super::{
@@ -51,12 +56,16 @@ pub(super) struct Lead {
     pub(super) model: ModelSlot,
     pub(super) instructions: Instructions,
     pub(super) tools: Vec<Arc<dyn Tool>>,
+    pub(super) limits: Limits,
 }
 
 impl Lead {
     fn builder(&self) -> ReactBuilder {
         let tools = self.tools.iter().cloned();
-        ReactAgent::builder(LEAD, self.model.clone()).instructions(self.instructions.clone()).tools(tools)
+        ReactAgent::builder(LEAD, self.model.clone())
+            .instructions(self.instructions.clone())
+            .limits(self.limits)
+            .tools(tools)
     }
 
     /// Returns the lead while it plans for these members.

@@ -78,7 +78,7 @@ fn two_prompts(name: &str, build: fn(&Life) -> Result<Cascade>) -> Scenario {
 
 const FACTS: [&str; 5] = [
     "\\\"refused\\\":\\\"Be sure.\\\",\\\"step\\\":1,\\\"task\\\":\\\"summarize\\\"",
-    "How many pears?\\n\\nAn attempt before this one failed: Be sure.",
+    "How many pears?\\n\\nAn attempt before this one failed:\\n\\n<failure>\\nBe sure.\\n</failure>",
     "counter/counter tool_finished look",
     "counter run_finished completed 0 unknown in, unknown out There are 42.",
     "counter run_finished completed 0 unknown in, unknown out Three of them.",

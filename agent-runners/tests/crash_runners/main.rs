@@ -10,6 +10,7 @@ mod cascade;
 mod deferred;
 mod distant;
 mod faulty;
+mod files;
 mod guarded;
 mod kept_reports;
 mod leave;

@@ -64,7 +64,8 @@ async fn lo04_a_failed_attempt_goes_to_the_next_agent_with_the_reason() {
         assert_eq!((outcome.status, outcome.text.as_str()), (Status::Completed, "work done"), "{reason}");
         assert_eq!(asked(&log), ["small", "medium"], "{reason}");
         let told = log.all().into_iter().find(|it| it.starts_with("medium is asked")).unwrap();
-        let expected = format!("work hard\n\nAn attempt before this one failed: {reason}");
+        let expected =
+            format!("work hard\n\nAn attempt before this one failed:\n\n<failure>\n{reason}\n</failure>");
         assert_eq!(told, format!("medium is asked: {expected}"));
         let steps = steps(&store).await;
         let [first, second] = &steps[..] else { panic!("{steps:?}") };
@@ -127,7 +128,10 @@ async fn lo04_a_verifier_refuses_until_somebody_will_do() {
         assert_eq!(outcome.status, status);
         if expected == 3 {
             let told = log.all().into_iter().find(|it| it.starts_with("large is asked")).unwrap();
-            assert!(told.ends_with("An attempt before this one failed: refusal 2"), "{told}");
+            assert!(
+                told.ends_with("An attempt before this one failed:\n\n<failure>\nrefusal 2\n</failure>"),
+                "{told}"
+            );
             assert!(!told.contains("refusal 1"), "the newest reason alone: {told}");
         }
         // The record alone gives the outcome: no agent and no verifier is asked.
@@ -301,7 +305,10 @@ async fn a_checker_with_tools_completes_the_task_or_says_what_is_left() {
     let outcome = session.start(&cascade.build().unwrap(), "How many?").outcome().await.unwrap();
     assert_eq!((outcome.status, outcome.text.as_str()), (Status::Completed, "42."));
     let told = large.requests()[0].messages.iter().last().unwrap().text();
-    assert_eq!(told, "How many?\n\nAn attempt before this one failed: Count again.");
+    assert_eq!(
+        told,
+        "How many?\n\nAn attempt before this one failed:\n\n<failure>\nCount again.\n</failure>"
+    );
     for (request, report) in checks.requests().iter().zip(["About 40.", "42."]) {
         let texts: Vec<_> = request.messages.iter().map(|message| message.text()).collect();
         assert_eq!((texts.len(), texts[1].as_str(), texts[2].as_str()), (3, "How many?", report));
@@ -326,7 +333,7 @@ async fn every_agent_sees_what_the_cascade_said_and_nothing_of_refused_attempts(
         provider.requests()[1].messages.iter().map(|message| message.text()).collect()
     };
     assert_eq!(texts(&small), ["How many pears?", "42.", "And plums?"]);
-    let again = "And plums?\n\nAn attempt before this one failed: Be sure.";
+    let again = "And plums?\n\nAn attempt before this one failed:\n\n<failure>\nBe sure.\n</failure>";
     assert_eq!(texts(&large), ["How many pears?", "42.", again]);
     let said: Vec<_> = session.history().await.unwrap().iter().map(|message| message.text()).collect();
     assert_eq!(said, ["How many pears?", "42.", "And plums?", "Three."]);

@@ -13,8 +13,10 @@
 #[allow(dead_code, reason = "shared with the other tests")]
 mod common;
 
+mod at_event;
 mod attempts;
 mod cascade;
+mod cascade_attack;
 mod changes;
 mod cost;
 mod crash;

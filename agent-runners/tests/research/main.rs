@@ -8,6 +8,8 @@
     reason = "a test may panic, in its helpers too"
 )]
 
+#[path = "../graph_run/at_event.rs"]
+mod at_event;
 mod bounds;
 mod cache;
 mod fetch;

@@ -2,11 +2,15 @@
 
 use entourage_core::{Error, ErrorKind, Result, permission::RuleEffect};
 use serde::Deserialize;
+use toml_parser::{Source, lexer::TokenKind};
 
 use super::{Policy, Rule};
 
 /// Most bytes of a text.
 const LARGEST: usize = 64 << 10;
+
+/// Most dots between two commas or line ends, texts and comments aside. Rules need none.
+const DOTS: usize = 8;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -52,6 +56,10 @@ impl Policy {
                 "the rules have more than 64 KiB; use patterns with `*`",
             ));
         }
+        if !is_shallow(text) {
+            let text = "these are no rules: a key has too many parts; write `allow`, `ask` and `deny` as lists of texts";
+            return Err(Error::new(ErrorKind::InvalidInput, text));
+        }
         let rules: Rules = toml::from_str(text)
             .map_err(|error| Error::new(ErrorKind::InvalidInput, format!("these are no rules: {error}")))?;
         let lists =
@@ -71,5 +79,42 @@ impl Policy {
             }
         }
         Ok(policy)
+    }
+}
+
+/// True for a text whose keys have few parts each. The reader bounds brackets, and the parts of a key, each alone: both
+/// together make values so deep that dropping them uses up the stack.
+fn is_shallow(text: &str) -> bool {
+    let mut dots = 0_usize;
+    Source::new(text).lex().all(|token| {
+        match token.kind() {
+            TokenKind::Dot => dots = dots.saturating_add(1),
+            TokenKind::Comma | TokenKind::Newline | TokenKind::LeftCurlyBracket => dots = 0,
+            _ => {}
+        }
+        dots <= DOTS
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attack_46_rules_that_nest_by_dots_and_brackets_together_are_refused() {
+        let keys = "a.".repeat(75);
+        let (inline, ends) = (format!("{{{keys}a=").repeat(75), "}".repeat(75));
+        let lists = format!("[{{{keys}a=").repeat(35);
+        for text in [
+            format!("a = {inline}1{ends}"),
+            format!("[{keys}a]\n{keys}a = {inline}1{ends}"),
+            format!("deny = {lists}1{}", "}]".repeat(35)),
+            // Within what is counted nothing is deep.
+            format!("deny = {}1{}", "{a.a.a.a.a.a.a.a.a=".repeat(79), "}".repeat(79)),
+        ] {
+            assert_eq!(Policy::from_toml(&text).unwrap_err().kind(), ErrorKind::InvalidInput);
+        }
+        let text = format!("deny = ['{0}', \"{0}\"] # {0}", "a.b.c[{".repeat(100));
+        assert!(Policy::from_toml(&text).is_ok());
     }
 }

@@ -249,5 +249,88 @@ async fn ce05_a_team_of_a_file_has_its_lead_and_its_members() {
     assert!(told.starts_with("You lead a team.") && told.contains("\n\nBe brief."), "{told}");
     let prompts: Vec<_> = members.requests().iter().map(|it| it.instructions.to_string()).collect();
     assert_eq!(prompts, ["Work.\n\nRules.", "Check.\n\nRules."]);
-    assert_eq!(reads(&stored(&store, session.id()).await).len(), 1);
+    let events = stored(&store, session.id()).await;
+    assert_eq!(reads(&events).len(), 1);
+    assert_eq!(session.replay(&agent, events[0].origin.run).await.unwrap().text, "Done and right.");
+}
+
+#[tokio::test]
+async fn ce05_the_limits_of_a_file_and_of_the_program_hold_for_the_lead_of_a_team() {
+    for (own, of_program, expected) in [(Some(3), 50, 3), (None, 4, 4), (Some(9), 4, 4)] {
+        let (disk, store) = (Disk::default(), memory());
+        let mut settings = json!({"team": {"members": ["worker"]}});
+        if let Some(steps) = own {
+            settings["max_steps"] = json!(steps);
+        }
+        disk.write(text("crew", "Be brief.", settings));
+        disk.write(text("worker", "Work.", json!({"model": "small"})));
+        // It looks again and again, at something else each time.
+        let lead = (0..20).fold(ScriptedProvider::new(), |lead, n| lead.call("look", json!({"at": n})));
+        // Not all of its replies are asked for.
+        let lead = std::mem::ManuallyDrop::new(lead);
+        let members = ScriptedProvider::new();
+        let limits = entourage_core::run::Limits::default().with_steps(of_program);
+        let builder = catalogue(&lead).small(members.model()).limits(limits);
+        let agent = AgentFiles::new(builder.build().unwrap(), disk.clone()).agent("crew").await.unwrap();
+        let ended = runtime_on(&store).session().start(&agent, "Do it").outcome().await;
+        assert_eq!((lead.count(), members.count()), (expected, 0), "{ended:?}");
+    }
+}
+
+#[tokio::test]
+async fn cw18_agents_of_files_delegate_where_an_engine_finds_their_code() {
+    let disk = Disk::default();
+    disk.write(text("lead", "Lead.", json!({"agents": ["scout"], "tools": ["look"]})));
+    disk.write(text("scout", "Scout.", json!({"model": "small", "agents": ["clerk"], "tools": ["look"]})));
+    disk.write(text("clerk", "Note.", json!({"model": "tiny", "tools": ["put"]})));
+    let ask =
+        |of: &'static str, name: &str| ScriptedProvider::named(of).call(name, json!({"prompt": "Note it."}));
+    let (large, small) =
+        (ask("large", "agent_scout").text("All is done."), ask("small", "agent_clerk").text("It is there."));
+    let tiny = ScriptedProvider::named("tiny").call("put", json!({})).text("Noted.");
+    let builder = catalogue(&large).small(small.model()).model("tiny", tiny.model());
+    let agent = AgentFiles::new(builder.build().unwrap(), disk).agent("lead").await.unwrap();
+    let engine = entourage_testkit::Distant::new(entourage_runtime::Agents::new().with(agent.clone()));
+    let policy = entourage_runtime::permission::Policy::allow_all();
+    let runtime = entourage_testkit::runtime().policy(policy).effects(engine).build();
+    let outcome = runtime.session().start(&agent, "Go").outcome().await.unwrap();
+    assert_eq!(outcome.text, "All is done.");
+}
+
+/// A program whose policy names a tool, and a project whose agents delegate to all of the next level: a run looks
+/// through all of them for the tools that there are.
+#[tokio::test]
+async fn attack_46_a_run_begins_however_many_ways_lead_through_its_agents() {
+    let disk = Disk::default();
+    let level = |n: usize| (0..25).map(move |m| format!("l{n}_{m:02}"));
+    for (n, name) in (1..=8).flat_map(|n| level(n).map(move |name| (n, name))) {
+        let below: Vec<_> = if n < 8 { level(n + 1).collect() } else { Vec::new() };
+        disk.write(text(&name, &"x".repeat(60_000), json!({"agents": below})).with_project(true));
+    }
+    let provider = ScriptedProvider::new().text("One.").text("Two.");
+    let agent = files(&provider, &disk).agent("l1_00").await.unwrap();
+    let policy = entourage_runtime::permission::Policy::allow_all().deny("putt");
+    let runtime = entourage_testkit::runtime().policy(policy.clone()).build();
+    let mut run = runtime.session().start(&agent, "Go");
+    let events = crate::common::drain(&mut run).await;
+    assert_eq!(run.outcome().await.unwrap().text, "One.");
+    let warned =
+        events.iter().any(|event| matches!(&event.event, Event::WarningRaised(it) if &*it.subject == "putt"));
+    assert!(warned, "the slip is found all the same");
+
+    // The same without files: one agent by many names, level below level.
+    let leaf = entourage_runners::ReactAgent::builder("a0", provider.model()).build().unwrap();
+    let agent = (1..8).fold(leaf, |below, n| {
+        let tool = |m: usize| {
+            let tool = entourage_runners::AgentTool::new(&below).with_name(format!("ask_{n}_{m}"));
+            Arc::new(tool) as Arc<dyn entourage_core::tool::Tool>
+        };
+        let tools: Vec<_> = (0..25).map(tool).collect();
+        entourage_runners::ReactAgent::builder(format!("a{n}"), provider.model())
+            .tools(tools)
+            .build()
+            .unwrap()
+    });
+    let outcome = runtime.session().start(&agent, "Go").outcome().await.unwrap();
+    assert_eq!(outcome.text, "Two.");
 }

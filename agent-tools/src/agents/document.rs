@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use crate::{
     front_matter::Parts,
     invisible::{is_invisible, line, shortened},
+    nesting::too_deep,
 };
 
 /// Most bytes of a file.
@@ -88,7 +89,7 @@ fn markdown(text: &str) -> Result<(Map<String, Value>, String), String> {
             return Err(format!(
                 "line {}: `{}` has no value; write one, or remove the line",
                 entry.line(),
-                entry.key
+                shortened(entry.key, ECHO)
             ));
         }
         if entry.key == INSTRUCTIONS {
@@ -103,6 +104,11 @@ fn markdown(text: &str) -> Result<(Map<String, Value>, String), String> {
 }
 
 fn toml_text(text: &str) -> Result<(Map<String, Value>, String), String> {
+    if let Some(line) = too_deep(text) {
+        return Err(format!(
+            "line {line}: the values are nested deeper than any key has them; write them flat"
+        ));
+    }
     let table: toml::Table = toml::from_str(text).map_err(|error| {
         let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
         let number = before.matches('\n').count().saturating_add(1);
@@ -125,7 +131,7 @@ fn toml_text(text: &str) -> Result<(Map<String, Value>, String), String> {
     }
 }
 
-/// The value as JSON. The reader of TOML bounds its depth.
+/// The value as JSON. Its depth is bounded.
 fn json(value: toml::Value) -> Option<Value> {
     Some(match value {
         toml::Value::String(text) => text.into(),

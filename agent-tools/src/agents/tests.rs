@@ -89,6 +89,59 @@ fn ce05_instructions_hold_nothing_that_nobody_sees() {
     assert_eq!(visible("a\u{200b}b\u{e0041}\u{1b}[1m\r\nc\t\u{202e}d é 😀"), "ab[1m\nc\td é 😀");
 }
 
+/// The readers of TOML bound brackets and the parts of a key, each alone.
+#[test]
+fn attack_46_no_spelling_nests_deeper_than_a_file_may() {
+    let (keys, tables) = ("a.".repeat(75), 75);
+    let inline = format!("{{{keys}a=").repeat(tables);
+    let ends = "}".repeat(tables);
+    let lists = format!("[{{{keys}a=").repeat(35);
+    let list_ends = "}]".repeat(35);
+    let lines: String =
+        (2..60).map(|n| format!("[{}]\nb = {inline}1{ends}\n", "a.".repeat(n) + "b")).collect();
+    for text in [
+        format!("a = {inline}1{ends}"),
+        format!("[{keys}a]\n{keys}a = {inline}1{ends}"),
+        format!("[[{keys}a]]\nb = {inline}1{ends}"),
+        format!("a = {lists}1{list_ends}"),
+        format!("a = [\n1, # ]]]\n{lists}1{list_ends}\n]"),
+        format!("\"a.\".'b' . c = {inline}\"}}}}\"{ends}"),
+        lines,
+        format!("{keys}a = 1"),
+        format!("a = {}{}", "[".repeat(60), "]".repeat(60)),
+    ] {
+        let problem = settings(Form::Toml, &text).unwrap_err();
+        assert!(problem.starts_with("line ") && problem.contains("nested"), "{problem}: {text}");
+        assert!(problem.len() < 300, "{problem}");
+    }
+    // Dots and brackets in texts and comments, and in many keys side by side, nest nothing.
+    let many: String = (0..2_000).map(|n| format!("k{n} = 1.5\n")).collect();
+    for text in [
+        format!("instructions = \"\"\"{}\"\"\"\n", "a.b[{ ".repeat(1_000)),
+        format!("instructions = '''{}'''\n", "a.b[{ \n".repeat(1_000)),
+        format!("description = \"{}\" # {}\n", "a.b[{ \\\" ".repeat(100), "a.b[{ ".repeat(1_000)),
+        format!("tools = [{}]\n", "'a.b[', ".repeat(200)),
+        "[team]\nmembers = [{ name = 'a', specialist_in = ['chat'] }, 'b']\n".to_owned(),
+        many,
+    ] {
+        settings(Form::Toml, &text).unwrap();
+    }
+}
+
+#[test]
+fn attack_46_a_problem_repeats_little_of_its_file() {
+    let long = "a".repeat(30_000);
+    for text in [
+        format!("---\n{long}: a\n{long}: b\n---\n"),
+        format!("---\n{long}:\n---\n"),
+        format!("---\nname: {long}\n---\n"),
+        format!("---\n{long}: a\u{200b}\n---\n"),
+    ] {
+        let problem = settings(Form::Markdown, &text).unwrap_err();
+        assert!(problem.len() < 400, "{}", problem.len());
+    }
+}
+
 /// A tree of files for one test.
 #[cfg(unix)]
 struct Tree(tempfile::TempDir);

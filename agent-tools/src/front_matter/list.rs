@@ -44,14 +44,12 @@ fn flow(value: &Value<'_>) -> Result<Vec<String>, Flaw> {
     let number = value.line;
     let open = || Flaw::new(number, "the list has no end; close it with `]`");
     let mut entries = Vec::new();
-    let (mut start, mut quote) = (1_usize, None);
+    let (mut start, mut quote, mut is_blank) = (1_usize, None, true);
     for (at, c) in text.char_indices().skip(1) {
         match (quote, c) {
             (Some(mark), c) if mark == c => quote = None,
             (Some(_), _) => {}
-            (None, '"' | '\'') if text.get(start..at).is_some_and(|it| it.trim().is_empty()) => {
-                quote = Some(c);
-            }
+            (None, '"' | '\'') if is_blank => quote = Some(c),
             (None, ',' | ']') => {
                 let part = text.get(start..at).unwrap_or_default().trim();
                 // A comma before the end is no entry, and neither is nothing at all.
@@ -80,6 +78,8 @@ fn flow(value: &Value<'_>) -> Result<Vec<String>, Flaw> {
             }
             (None, _) => {}
         }
+        // A quote opens a text only where it begins an entry.
+        is_blank = quote.is_none() && (c == ',' || is_blank && c.is_whitespace());
     }
     Err(open())
 }
@@ -135,5 +135,20 @@ mod tests {
         for text in [" view", "\n", " \"[a]\"", " |\n  - a"] {
             assert_eq!(list(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn attack_46_a_list_is_read_once_whatever_its_quotes_and_blanks() {
+        // Looking at an entry from its beginning at each quote would take days.
+        let (blanks, quotes) = (" ".repeat(4 << 20), "'".repeat(4 << 20));
+        for text in [
+            format!(" [{blanks}a{quotes}]"),
+            format!(" [{blanks}''{quotes}]"),
+            format!(" [{blanks}\"\"{quotes}]"),
+            format!(" [{blanks}{}]", "'a' ".repeat(1 << 20)),
+        ] {
+            assert!(list(&text).is_some());
+        }
+        assert_eq!(list(&format!(" [{}a]", "'', ".repeat(1 << 18))), Some(Err(2)));
     }
 }

@@ -10,6 +10,11 @@ mod scalar;
 
 use scalar::Value;
 
+use crate::invisible::shortened;
+
+/// Most characters of a key that a flaw repeats.
+const ECHO: usize = 80;
+
 /// A line that cannot be read, by its number from 1, and the next step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Flaw {
@@ -67,7 +72,8 @@ impl Entry<'_> {
 
     /// The flaw of a second entry of the same key.
     pub(crate) fn doubled(&self) -> Flaw {
-        Flaw::new(self.line(), format!("`{}` stands there a second time; keep one of them", self.key))
+        let key = shortened(self.key, ECHO);
+        Flaw::new(self.line(), format!("`{key}` stands there a second time; keep one of them"))
     }
 }
 

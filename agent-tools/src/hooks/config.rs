@@ -6,6 +6,8 @@ use entourage_core::{Error, ErrorKind, Result, bound::shortened};
 use regex::{Regex, RegexBuilder};
 use serde::Deserialize;
 
+use crate::nesting::too_deep;
+
 /// Most bytes of a text of hooks.
 const TEXT: usize = 256 << 10;
 /// Most hooks.
@@ -60,6 +62,11 @@ pub(super) fn read(text: &str) -> Result<Vec<Hook>> {
     if text.len() > TEXT {
         let error = format!("hooks are a text of at most {TEXT} bytes; put long commands into files");
         return Err(Error::new(ErrorKind::TooLarge, error));
+    }
+    if let Some(line) = too_deep(text) {
+        return Err(invalid(format!(
+            "these are no hooks: line {line} is nested deeper than any key; write it flat"
+        )));
     }
     let File { hooks } =
         toml::from_str(text).map_err(|error| invalid(format!("these are no hooks: {error}")))?;

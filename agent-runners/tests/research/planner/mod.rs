@@ -1,10 +1,13 @@
 //! A planner with executors in sessions: strategies, plans, conversations, limits, figures and questions to the user.
 
+mod attack;
 mod bounds;
 mod cost;
 mod figures;
 mod plans;
+mod request;
 mod roles;
+mod stops;
 mod talks;
 
 use std::sync::Arc;
@@ -95,6 +98,11 @@ pub(crate) fn tool_calls(events: &[Envelope], tool: &str) -> Vec<bool> {
         _ => None,
     };
     events.iter().filter_map(call).collect()
+}
+
+/// The last message of a request.
+pub(crate) fn told(provider: &ScriptedProvider, request: usize) -> String {
+    provider.requests()[request].messages.last().unwrap().text()
 }
 
 /// Runs a request in a session of its own, and returns the outcome and all events.

@@ -80,9 +80,9 @@ async fn bo05_a_failed_step_skips_those_after_it_and_fails_the_plan() {
     let told = planner_model.requests()[1].messages.last().unwrap().text();
     for words in [
         "The plan failed",
-        "), failed:\nThere is no tree.",
-        "), skipped:\nstep 1 was not done",
-        "), completed:\nI saw three.",
+        "), failed:\n\n<result of=\"step 1\">\nThere is no tree.",
+        "), skipped:\n\n<result of=\"step 2\">\nstep 1 was not done",
+        "), completed:\n\n<result of=\"step 3\">\nI saw three.",
     ] {
         assert!(told.contains(words), "{words}: {told}");
     }
@@ -118,8 +118,8 @@ async fn bo05_after_a_failed_step_the_planner_plans_again_and_keeps_what_is_done
     assert_eq!(tool.finished(), 1, "what is done is not done again");
     let told = planner_model.requests()[1].messages.last().unwrap().text();
     for words in [
-        "), completed:\nThe tree is old.",
-        "), failed:\nNo axe.",
+        "), completed:\n\n<result of=\"step 1\">\nThe tree is old.",
+        "), failed:\n\n<result of=\"step 2\">\nNo axe.",
         "), skipped:",
         "Number the new steps from 4.",
     ] {

@@ -39,6 +39,8 @@ async fn calls_of_phases_are_answered() {
     assert!(case.has_same_answers() && case.rerun.status() == case.original.status());
 }
 
+type Make = fn(&FakeTool) -> Arc<dyn Agent>;
+
 /// A team of two, of which one writes to the other.
 fn crew(look: &FakeTool) -> Arc<dyn Agent> {
     let item =
@@ -74,7 +76,7 @@ fn assistant(look: &FakeTool) -> Arc<dyn Agent> {
 #[tokio::test]
 async fn teams_and_planners_go_on_by_their_own_tools() {
     let look = FakeTool::new("look").returning("a tree");
-    let made: [fn(&FakeTool) -> Arc<dyn Agent>; 2] = [crew, assistant];
+    let made: [Make; 2] = [crew, assistant];
     for (make, prompt) in made.into_iter().zip(["Do it all.", "First look, then sum up."]) {
         let before = look.started();
         let original = recorded(&make(&look), &[prompt]).await;

@@ -42,16 +42,12 @@ AGAIN = {
             AND begun.kind = 'model_started' AND begun.json_body ->> '$.step' = done.json_body ->> '$.step'
         WHERE done.kind = 'model_finished' AND done.json_body -> '$.error' IS NULL""",
     "a tool call that was answered was made again": """
-        SELECT call.session, call.call FROM (
-            SELECT session, run, kind, seq, coalesce(json_body ->> '$.call', json_body ->> '$.result.call') AS call,
-                   json_body ->> '$.index' AS place,
-                   (SELECT max(reply.seq) FROM events AS reply WHERE reply.session = events.session
-                    AND reply.seq < events.seq AND reply.kind = 'model_finished') AS reply
-            FROM events WHERE kind IN ('tool_started', 'tool_finished')) AS call
-        GROUP BY call.session, call.run, call.reply, call.place
-        HAVING sum(call.kind = 'tool_finished') > 1
-            OR max(CASE call.kind WHEN 'tool_started' THEN call.seq END)
-               > min(CASE call.kind WHEN 'tool_finished' THEN call.seq END)""",
+        SELECT done.session, done.json_body ->> '$.result.call' FROM events AS done
+        JOIN events AS other ON other.session = done.session AND other.seq > done.seq
+            AND (other.kind = 'tool_started' AND other.json_body ->> '$.call' = done.json_body ->> '$.result.call'
+                OR other.kind = 'tool_finished'
+                    AND other.json_body ->> '$.result.call' = done.json_body ->> '$.result.call')
+        WHERE done.kind = 'tool_finished'""",
     "a message between planner and executor was said twice": """
         SELECT session, json_body ->> '$.value.turn' FROM events WHERE kind = 'record:planner.message'
         GROUP BY session, json_body ->> '$.value.turn',

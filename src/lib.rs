@@ -106,7 +106,7 @@ pub mod provider {
 pub mod planner {
     pub use entourage_runners::planner::{
         ConversationLimits, PartBudgets, PlannedStep, Planner, PlannerProgress, PlannerStrategy,
-        StepExecution, StepMessage, StepMessageKind, StepReport, StepStatus,
+        StepExecution, StepMessage, StepMessageKind, StepReport, StepStatus, VIEWS,
     };
 }
 
@@ -135,6 +135,7 @@ pub mod session {
         Restored, SessionFilter, SessionHead, SessionInfo, SessionStatus, SessionStore, SharedStore,
         Snapshots,
     };
+    pub use entourage_runners::SqlViews;
     pub use entourage_runtime::{MemoryStore, Pending, Rewound, Waiting};
 }
 
@@ -145,7 +146,7 @@ pub mod team {
         Cascade, CascadeBuilder, CascadeStarted, CascadeStep, Memory, TodoTool,
         team::{
             Member, MemberReport, MemberStatus, MessageKind, Performance, TaskType, Team, TeamBuilder,
-            TeamItem, TeamMessage, TeamPlanned, TeamReport,
+            TeamItem, TeamMessage, TeamPlanned, TeamReport, VIEWS,
         },
     };
 }

@@ -4,14 +4,22 @@
 #![cfg(feature = "sqlite")]
 #![allow(clippy::indexing_slicing, clippy::panic, clippy::print_stdout, clippy::unwrap_used)]
 
+#[path = "sql/both.rs"]
+mod both;
+#[path = "sql/crew.rs"]
+mod crew;
 #[path = "sql/engines.rs"]
 mod engines;
 #[path = "sql/hostile.rs"]
 mod hostile;
+#[path = "sql/installed.rs"]
+mod installed;
 #[path = "sql/open.rs"]
 mod open;
 #[path = "sql/pending.rs"]
 mod pending;
+#[path = "sql/planner.rs"]
+mod planner;
 #[path = "sql/plans.rs"]
 mod plans;
 #[path = "sql/queries.rs"]

@@ -14,6 +14,9 @@
     reason = "a test may panic and print, in its helpers too"
 )]
 
+#[path = "peer/lives.rs"]
+mod lives;
+
 use std::{
     path::Path,
     sync::{Arc, Mutex},

@@ -15,7 +15,7 @@
 //! | a step ended, with its result, tokens and time | [`NodeFinished`](crate::graph::NodeFinished) |
 //! | the answer, the use, an error | the events of every run |
 //!
-//! [`StepExecution::of`] folds these events into one row for each step.
+//! [`StepExecution::of`] folds these events into one row for each step. [`VIEWS`] are relations over them for plain SQL.
 
 mod budget;
 mod builder;
@@ -42,3 +42,10 @@ pub use progress::PlannerProgress;
 pub(crate) use prompts::prompts;
 pub use report::{StepExecution, StepReport, StepStatus};
 pub use strategy::PlannerStrategy;
+
+use crate::{SqlViews, sql_views::sql_views};
+
+/// Views over the records of planners: `planner_plans`, `planner_steps`, `planner_executions`, `planner_conversations`,
+/// `planner_messages` and `planner_agents`.
+pub const VIEWS: SqlViews =
+    sql_views!("planner", 1, ["plans", "steps", "executions", "conversations", "messages", "agents"]);

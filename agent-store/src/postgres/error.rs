@@ -68,6 +68,17 @@ pub(super) fn is_taken(failure: &Failure) -> bool {
     matches!(state(error).as_deref(), Some("42P07" | "42710" | "42723" | "42809"))
 }
 
+/// Returns true if the server does not take the text of a statement: it cannot be read, or names what is not there.
+pub(super) fn refuses_text(error: &sqlx::Error) -> bool {
+    let state = state(error).unwrap_or_default();
+    state.starts_with("42") && state != "42501"
+}
+
+/// Returns true if something else depends on what was to be dropped.
+pub(super) fn is_needed(error: &sqlx::Error) -> bool {
+    state(error).as_deref() == Some("2BP01")
+}
+
 fn state(error: &sqlx::Error) -> Option<String> {
     error.as_database_error()?.code().map(std::borrow::Cow::into_owned)
 }

@@ -4,7 +4,7 @@
 use entourage_core::{Error, ErrorKind};
 use sqlx::{Connection, PgConnection, Row};
 
-use super::error::is_taken;
+use super::{error::is_taken, views};
 use crate::sql::Failure;
 
 /// Each entry takes the tables from version `index` to version `index + 1`.
@@ -108,11 +108,7 @@ pub(super) async fn prepare(connection: &mut PgConnection, schema: Option<&str>)
 /// have migrated meanwhile.
 async fn migrate(connection: &mut PgConnection, schema: Option<&str>) -> Result<(), Failure> {
     let mut transaction = connection.begin().await?;
-    sqlx::query("SELECT pg_advisory_xact_lock($1, hashtext(coalesce($2, current_schema())))")
-        .bind(LOCK)
-        .bind(schema)
-        .execute(&mut *transaction)
-        .await?;
+    lock(&mut transaction, schema).await?;
     if !exists(&mut transaction, schema).await? {
         create(&mut transaction, schema).await?;
     }
@@ -120,6 +116,10 @@ async fn migrate(connection: &mut PgConnection, schema: Option<&str>) -> Result<
     label.judge()?;
     // Migrating a large table may take longer than other statements are given.
     sqlx::query("SET LOCAL statement_timeout = 0").execute(&mut *transaction).await?;
+    if label.version.is_some() && label.pending().next().is_some() {
+        // Their texts are for the tables as they were.
+        views::drop_all(&mut transaction).await?;
+    }
     for (version, sql) in label.pending() {
         sqlx::raw_sql(sql).execute(&mut *transaction).await?;
         sqlx::query("INSERT INTO entourage_schema (version) VALUES ($1)")
@@ -128,6 +128,17 @@ async fn migrate(connection: &mut PgConnection, schema: Option<&str>) -> Result<
             .await?;
     }
     Ok(transaction.commit().await?)
+}
+
+/// Waits for the lock of those who change the tables or views of `schema`, or of the connection's own. It is held until
+/// the transaction ends.
+pub(super) async fn lock(connection: &mut PgConnection, schema: Option<&str>) -> Result<(), Failure> {
+    sqlx::query("SELECT pg_advisory_xact_lock($1, hashtext(coalesce($2, current_schema())))")
+        .bind(LOCK)
+        .bind(schema)
+        .execute(connection)
+        .await?;
+    Ok(())
 }
 
 async fn exists(connection: &mut PgConnection, schema: Option<&str>) -> Result<bool, Failure> {

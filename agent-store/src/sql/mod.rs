@@ -2,6 +2,7 @@
 //! here knows an engine's dialect or its result codes.
 
 pub(crate) mod held;
+pub(crate) mod views;
 pub(crate) mod write;
 
 use std::sync::Arc;

@@ -48,6 +48,11 @@ fn result_code(error: &sqlx::Error) -> Option<i32> {
     Some(extended & 0xff)
 }
 
+/// Returns true if SQLite does not take a statement: it cannot be read, or names what is not there.
+pub(super) fn refuses_text(error: &sqlx::Error) -> bool {
+    result_code(error) == Some(1)
+}
+
 /// Returns the error for too many open files, which SQLite reports like a missing file. The file itself is not tried:
 /// closing any handle of it drops the locks that this process has on it.
 fn no_file_left(path: &Path) -> Option<Error> {

@@ -14,6 +14,7 @@ mod rows;
 mod schema;
 mod transaction;
 mod version;
+mod views;
 
 pub use open::SqliteBuilder;
 
@@ -32,6 +33,7 @@ use crate::{
     owned::owned,
     sql::{
         Failure, LeaseColumns,
+        views::ViewSet,
         write::{Appended, Leased},
     },
 };
@@ -84,6 +86,31 @@ impl SqliteStore {
         self.place.close().await;
     }
 
+    /// Installs views for plain SQL, such as those of a runner (`VIEWS.sqlite` of its module): the name
+    /// of their set, its version, and the name and the `SELECT` of each view. A text may read the tables, the views of the
+    /// store and earlier views of its set. Returns the version that is there then.
+    ///
+    /// Call it after each opening: it does nothing if the set is there, and takes the place of an older version, or of
+    /// other texts of the same one. A newer version, of another program, stays. A migration of the tables drops installed
+    /// views, until the next call.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`](entourage_core::ErrorKind::InvalidInput) for a name of a view that does not begin with
+    /// its set's and an underscore, and for a text that the database does not take;
+    /// [`ErrorKind::Conflict`](entourage_core::ErrorKind::Conflict) if something else has the name of a view. All
+    /// views are installed, or nothing changes.
+    pub async fn install_views(
+        &self,
+        set: &'static str,
+        version: u32,
+        views: &'static [(&'static str, &'static str)],
+    ) -> Result<u32> {
+        let set = ViewSet::new(set, version, views)?;
+        let place = Arc::clone(&self.place);
+        let installed = owned(async move { install(&place, &set).await }).await;
+        installed.map_err(|failure| failure.explain("store.install_views", self.path()))
+    }
+
     fn new(place: Place) -> Self {
         Self { place: Arc::new(place) }
     }
@@ -105,6 +132,17 @@ async fn delete(place: &Place, session: &SessionId) -> Result<u64, Failure> {
     let mut transaction = Transaction::begin(place).await?;
     let deleted = remove(transaction.db()?, session).await;
     transaction.end(deleted.map(|it| (it, true))).await
+}
+
+async fn install(place: &Place, set: &ViewSet) -> Result<u32, Failure> {
+    let mut held = place.reader().await?;
+    let kept = views::kept(held.connection()?, set).await;
+    if let Some(version) = held.settle(kept).await? {
+        return Ok(version);
+    }
+    let mut transaction = Transaction::begin(place).await?;
+    let installed = views::install(transaction.db()?, set).await;
+    transaction.end(installed).await
 }
 
 async fn window(place: &Place, session: &SessionId, range: ReadRange) -> Result<Option<Vec<Row>>, Failure> {

@@ -20,7 +20,7 @@ use super::{
     file::{FileId, Found, create, gone, inspect, unreadable},
     place::{Connections, Of, Place},
     schema::{self, Label},
-    version,
+    version, views,
 };
 use crate::{
     Durability,
@@ -295,7 +295,12 @@ async fn migrate(connection: &mut SqliteConnection) -> Result<(), Failure> {
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
     let label = Label::read(&mut transaction).await?;
     label.judge()?;
-    for sql in schema::pending(label) {
+    let pending = schema::pending(label);
+    if !pending.is_empty() {
+        // Their texts are for the tables as they were.
+        views::drop_all(&mut transaction).await?;
+    }
+    for sql in pending {
         sqlx::raw_sql(*sql).execute(&mut *transaction).await?;
     }
     Ok(transaction.commit().await?)

@@ -1,0 +1,30 @@
+WITH models AS (
+    SELECT session, max(model) AS model FROM model_calls GROUP BY session
+),
+said AS (
+    SELECT session, run, agent, seq, at, json_body -> 'value' AS value, json_body -> 'value' ->> 'kind' AS kind
+    FROM events WHERE kind = 'record:planner.message'
+),
+told AS (
+    SELECT said.*, CASE WHEN said.kind IN ('task_assignment', 'clarification') THEN 'planner' ELSE 'executor' END AS sender
+    FROM said
+)
+SELECT told.session, talks.parent, told.run, told.agent, told.seq, told.at, CAST(told.value ->> 'turn' AS bigint) AS turn,
+       told.sender, CASE told.sender WHEN 'planner' THEN 'user' ELSE 'assistant' END AS role, told.kind,
+       told.value ->> 'text' AS text, CAST(told.value ->> 'tool_calls' AS bigint) AS tool_calls,
+       CAST(told.value -> 'usage' ->> 'input' AS bigint) AS input_tokens,
+       CAST(told.value -> 'usage' ->> 'output' AS bigint) AS output_tokens,
+       -- A message without tokens is no model's.
+       CASE WHEN told.value -> 'usage' IS NOT NULL THEN models.model END AS model
+FROM told
+JOIN planner_conversations AS talks ON talks.session = told.session
+LEFT JOIN models ON models.session = told.session || '$$' || told.sender
+UNION ALL
+SELECT messages.session, talks.parent, messages.run, messages.agent, messages.seq, messages.at, NULL,
+       CASE messages.role WHEN 'assistant' THEN 'planner' ELSE 'system' END, messages.role, NULL, messages.text,
+       (SELECT count(CASE part.type WHEN 'object' THEN json_extract(part.value, '$.tool_call') END)
+        FROM json_each(messages.parts) AS part),
+       calls.input_tokens, calls.output_tokens, calls.model
+FROM messages
+JOIN planner_conversations AS talks ON talks.session = messages.session AND talks.kind = 'planner_thinking'
+LEFT JOIN model_calls AS calls ON calls.session = messages.session AND calls.seq = messages.seq

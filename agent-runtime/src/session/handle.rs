@@ -114,6 +114,24 @@ impl Session {
         Ok(Self(Runtime(registry).session_with_id(id).0, self.1.clone()))
     }
 
+    /// Returns the session of a question or a call that is handled through this one: itself, or one below it. An id of
+    /// any other session is looked for here, where it is not found.
+    pub(super) async fn holding(&self, id: Option<SessionId>) -> Result<Self> {
+        let Some(held) = id.filter(|id| id != self.id()) else { return Ok(self.clone()) };
+        let found = self.sibling(held)?;
+        let mut above = found.0.journal(false).await.map(|journal| journal.record.parent.clone());
+        while let Ok(Some(parent)) = above {
+            if parent == *self.id() {
+                return Ok(found);
+            }
+            above = self.sibling(parent)?.0.journal(false).await.map(|journal| journal.record.parent.clone());
+        }
+        match above {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+            _ => Ok(self.clone()),
+        }
+    }
+
     /// Returns its id.
     #[must_use]
     pub fn id(&self) -> &SessionId {
@@ -269,8 +287,8 @@ impl Session {
         self.append(move |_| Ok(Some(Event::SignalReceived(Arc::clone(&signal))))).await
     }
 
-    /// Answers the question that paused a run; [`Session::resume`] then continues it. In a session below another one,
-    /// resume its root: it enters its children again.
+    /// Answers the question that paused a run, in this session or in one below it; [`Session::resume`] then continues
+    /// the run. In a session below another one, resume its root: it enters its children again.
     ///
     /// The answer is bound to the exact call that was asked about and is used once, unless it allows more. The first
     /// final answer holds, also among several processes. Until the run is resumed, the same answer again changes
@@ -303,7 +321,7 @@ impl Session {
             }
             _ => {}
         }
-        let (session, id) = (self.clone(), id.clone());
+        let (session, id) = (self.holding(id.session()).await?, id.clone());
         apart(&self.env().tasks, Box::pin(async move { session.decided(&id, answer).await })).await
     }
 

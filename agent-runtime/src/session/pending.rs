@@ -95,8 +95,8 @@ impl Session {
         session.read(|state| waiting(id, state)).await
     }
 
-    /// Gives the result of a call that was handed out (see `entourage_runners::external`);
-    /// [`Session::resume`] then continues the run, in this process or another one. In a session below another one,
+    /// Gives the result of a call that was handed out (see `entourage_runners::external`), by this session or by one
+    /// below it; [`Session::resume`] then continues the run, in this process or another one. In a session below another one,
     /// resume its root.
     ///
     /// The first result holds. It is bounded by the default [`Limits`], since the agent's own are not known here, and
@@ -115,7 +115,7 @@ impl Session {
             Err(ToolError::Fatal(error)) => return Err(error),
         };
         let output = bounded(output, &Limits::default());
-        let (session, id) = (self.clone(), call.clone());
+        let (session, id) = (self.holding(call.session()).await?, call.clone());
         let work = async move {
             match session.written(|journal| answered(journal, &id, &output)).await {
                 Err(error) if error.kind() == ErrorKind::NotFound && session.has_result(&id).await => {

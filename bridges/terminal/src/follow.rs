@@ -45,10 +45,9 @@ impl Terminal {
     ) -> Result<Outcome> {
         let agent = agent.into_agent();
         let run = match session.unfinished().await? {
-            Some(_) => {
-                self.answer(session).await?;
-                session.resume(Arc::clone(&agent))
-            }
+            // What it waits for is asked once this process has the run: another one may hold it for a while, also one
+            // that was killed.
+            Some(_) => session.resume(Arc::clone(&agent)),
             None => session.start(Arc::clone(&agent), prompt),
         };
         let mut outcome = self.follow(run, &mut seen).await?;

@@ -155,7 +155,7 @@ pub mod team {
 pub mod telemetry {
     #[cfg(feature = "tracing")]
     pub use entourage_runtime::telemetry::Spans;
-    pub use entourage_runtime::telemetry::{Telemetry, Totals};
+    pub use entourage_runtime::telemetry::{ModelStats, SessionStats, Telemetry, ToolStats, Totals};
 }
 
 /// Tools and what they declare.

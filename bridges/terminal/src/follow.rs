@@ -97,13 +97,17 @@ impl Terminal {
         }
     }
 
-    /// Ends the words of the agent. Those of an agent whose words come from others, such as a team, are printed now.
+    /// Ends the words of the agent, and names the tasks that failed although the run went on. Words of an agent that has
+    /// them from others, such as a team, are printed now.
     fn tell(&self, outcome: &Outcome, has_spoken: bool) {
         let mut screen = self.screen();
         if !has_spoken {
             screen.text(&outcome.text);
         }
         screen.end_line();
+        if !outcome.failed.is_empty() {
+            screen.say(&format!("failed: {}", outcome.failed.join(", ")));
+        }
     }
 
     /// Prints an event: the words of the agent of the session `root` as they come, results of tools of all agents as

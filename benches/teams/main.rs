@@ -1,8 +1,10 @@
 //! The costs of a team: an item of its plan beside the graph's node that it runs as, messages as there are more of
-//! them, a thousand teams at once beside the same model calls joined by hand, and a planner's plan beside its graph alone.
+//! them, a thousand teams at once beside the same model calls joined by hand, and a planner's plan beside its graph
+//! alone.
 //!
-//! `cargo bench -p entourage-benches --bench teams`; `-- --test` runs each part small; `-- item`, `mailbox`, `crowd` or
-//! `plan` runs that part. Samples of what is compared are taken in turns, so that a slow moment of the machine hits all.
+//! `cargo bench -p entourage-benches --bench teams`; `-- --test` runs each part small; `-- item`, `mailbox`,
+//! `crowd` or `plan` runs that part. Samples of what is compared are taken in turns, so that a slow moment of the
+//! machine hits all.
 
 #![allow(
     clippy::cast_precision_loss,

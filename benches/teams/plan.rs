@@ -1,7 +1,7 @@
-//! A plan of a planner beside its graph alone, between the same calls of the planner's model: the same executors, each of
-//! which answers at once, as the nodes of a graph with the same edges, limits and permissions. What the planner takes
-//! beyond that is to check, record and build the plan, and for each step a conversation with its messages, which is a
-//! session more.
+//! A plan of a planner beside its graph alone, between the same calls of the planner's model: the same executors,
+//! each of which answers at once, as the nodes of a graph with the same edges, limits and permissions. What the
+//! planner takes beyond that is to check, record and build the plan, and for each step a conversation with its
+//! messages, which is a session more.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,8 +1,10 @@
 //! The costs of a team: an item of its plan beside the graph's node that it runs as, messages as there are more of
-//! them, and a thousand teams at once beside the same model calls joined by hand.
+//! them, a thousand teams at once beside the same model calls joined by hand, and a planner's plan beside its graph
+//! alone.
 //!
-//! `cargo bench -p entourage-benches --bench teams`; `-- --test` runs each part small; `-- item`, `mailbox` or `crowd`
-//! runs that part. Samples of what is compared are taken in turns, so that a slow moment of the machine hits all.
+//! `cargo bench -p entourage-benches --bench teams`; `-- --test` runs each part small; `-- item`, `mailbox`,
+//! `crowd` or `plan` runs that part. Samples of what is compared are taken in turns, so that a slow moment of the
+//! machine hits all.
 
 #![allow(
     clippy::cast_precision_loss,
@@ -15,6 +17,7 @@
 mod crowd;
 mod item;
 mod mailbox;
+mod plan;
 mod stand_in;
 
 use std::time::Instant;
@@ -55,6 +58,9 @@ fn main() {
     }
     if wants("crowd") {
         results.push(line("ratio teams1000", crowd::measure(quick), 1.2));
+    }
+    if wants("plan") {
+        results.push(line("ratio plan", plan::measure(&tokio, quick), 2.0));
     }
     println!("{}", results.join("\n"));
 }

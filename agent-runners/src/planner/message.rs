@@ -85,6 +85,9 @@ pub struct StepMessage {
     pub usage: Usage,
 }
 
+/// Most bytes of a text that is kept without a look at it.
+const PLAIN: usize = 64 * 1024;
+
 impl Record for StepMessage {
     const KIND: &'static str = "planner.message";
 
@@ -96,8 +99,9 @@ impl Record for StepMessage {
         self.child.as_ref().map(|child| (child, self.run))
     }
 
+    /// A text within this is read back as it is, and no bound is near.
     fn weigh(&self) -> Result<usize> {
-        weigh_plain(self)
+        if self.text.len() <= PLAIN { Ok(self.text.len()) } else { weigh_plain(self) }
     }
 }
 

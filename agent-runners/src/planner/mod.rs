@@ -15,7 +15,8 @@
 //! | a step ended, with its result, tokens and time | [`NodeFinished`](crate::graph::NodeFinished) |
 //! | the answer, the use, an error | the events of every run |
 //!
-//! [`StepExecution::of`] folds these events into one row for each step. [`VIEWS`] are relations over them for plain SQL.
+//! [`StepExecution::of`] folds these events into one row for each step. [`VIEWS`] are relations over them for plain
+//! SQL.
 
 mod budget;
 mod builder;

@@ -86,17 +86,17 @@ impl SqliteStore {
         self.place.close().await;
     }
 
-    /// Installs views for plain SQL, such as those of a runner (`VIEWS.sqlite` of its module): the name
-    /// of their set, its version, and the name and the `SELECT` of each view. A text may read the tables, the views of the
+    /// Installs views for plain SQL, such as those of a runner (`VIEWS.sqlite` of its module): the name of their
+    /// set, its version, and the name and the `SELECT` of each view. A text may read the tables, the views of the
     /// store and earlier views of its set. Returns the version that is there then.
     ///
-    /// Call it after each opening: it does nothing if the set is there, and takes the place of an older version, or of
-    /// other texts of the same one. A newer version, of another program, stays. A migration of the tables drops installed
-    /// views, until the next call.
+    /// Call it after each opening: it does nothing if the set is there, and takes the place of an older version, or
+    /// of other texts of the same one. A newer version, of another program, stays. A migration of the tables drops
+    /// installed views, until the next call.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`](entourage_core::ErrorKind::InvalidInput) for a name of a view that does not begin with
-    /// its set's and an underscore, and for a text that the database does not take;
+    /// [`ErrorKind::InvalidInput`](entourage_core::ErrorKind::InvalidInput) for a name of a view that does not
+    /// begin with its set's and an underscore, and for a text that the database does not take;
     /// [`ErrorKind::Conflict`](entourage_core::ErrorKind::Conflict) if something else has the name of a view. All
     /// views are installed, or nothing changes.
     pub async fn install_views(

@@ -1,8 +1,8 @@
 //! One life of a team of three sizes, and one of a planner with executors, in an SQLite file: each goes on where an
 //! earlier process left it, and prints how it ended. `.ci/lives.py` kills these processes, and counts in the file.
 //!
-//! `LIVES` names the folder of the file, which is a new one without it, and `LIVES_URLS` three servers, each with its own
-//! model, in place of one.
+//! `LIVES` names the folder of the file, which is a new one without it, and `LIVES_URLS` three servers, each with
+//! its own model, in place of one.
 
 use std::{
     fmt,

@@ -110,17 +110,20 @@ impl App {
         strategy: ToolExecutionStrategy,
         sessions: Arc<dyn SessionService>,
     ) -> Self {
-        let builder = LlmAgentBuilder::new("bot").description("bot").model(model).max_iterations(turns as u32);
+        let builder =
+            LlmAgentBuilder::new("bot").description("bot").model(model).max_iterations(turns as u32);
         let builder = builder.tool(Arc::new(Add)).tool(Arc::new(Nap)).tool_execution_strategy(strategy);
         let agent: Arc<dyn Agent> = Arc::new(builder.build().unwrap());
-        let runner = Runner::builder().app_name("app").agent(agent).session_service(sessions.clone()).build().unwrap();
+        let runner =
+            Runner::builder().app_name("app").agent(agent).session_service(sessions.clone()).build().unwrap();
         Self { runner, sessions }
     }
 
     async fn open(&self) -> String {
         let id = format!("s{}", SESSIONS.fetch_add(1, Relaxed));
         let (app_name, user_id) = ("app".into(), "u".into());
-        let request = CreateRequest { app_name, user_id, session_id: Some(id.clone()), state: HashMap::new() };
+        let request =
+            CreateRequest { app_name, user_id, session_id: Some(id.clone()), state: HashMap::new() };
         self.sessions.create(request).await.unwrap();
         id
     }
@@ -132,7 +135,8 @@ impl App {
 
     async fn say(&self, id: &str, prompt: &str) -> Told {
         let (user, session) = (UserId::new("u").unwrap(), SessionId::new(id).unwrap());
-        let mut events = self.runner.run(user, session, Content::new("user").with_text(prompt)).await.unwrap();
+        let mut events =
+            self.runner.run(user, session, Content::new("user").with_text(prompt)).await.unwrap();
         let mut told = Told::default();
         while let Some(event) = events.next().await {
             let response = event.unwrap().llm_response;
@@ -195,11 +199,10 @@ fn main() {
         async move { remote.ask("hi").await.deltas }
     });
     graphs::measure(&bench);
-    let model: Arc<dyn Llm> = Arc::new(Script { delay: Duration::from_millis(RUNS.1), ..Script::calls(RUNS.0) });
+    let model: Arc<dyn Llm> =
+        Arc::new(Script { delay: Duration::from_millis(RUNS.1), ..Script::calls(RUNS.0) });
     let sessions: Arc<dyn SessionService> = Arc::new(InMemorySessionService::new());
-    bench.heap(async || {
-        App::within(model.clone(), 10, ToolExecutionStrategy::Sequential, sessions.clone())
-    });
+    bench.heap(async || App::within(model.clone(), 10, ToolExecutionStrategy::Sequential, sessions.clone()));
     let shared = Arc::new(App::new(model, 10, ToolExecutionStrategy::Sequential));
     bench.runs(|| {
         let shared = shared.clone();

@@ -2,7 +2,9 @@
 
 use std::{iter::once_with, time::Duration};
 
-use adk_core::{Content, FunctionResponseData, Llm, LlmRequest, LlmResponse, LlmResponseStream, Part, Result};
+use adk_core::{
+    Content, FunctionResponseData, Llm, LlmRequest, LlmResponse, LlmResponseStream, Part, Result,
+};
 use async_trait::async_trait;
 use futures::stream;
 use serde_json::json;

@@ -9,6 +9,7 @@ mod model;
 use std::{hint::black_box, num::NonZeroUsize, sync::Arc, time::Duration};
 
 use entourage::{
+    agent::ReactBuilder,
     graph::Handle,
     prelude::*,
     run::{Limits, RunHandle},
@@ -37,12 +38,12 @@ async fn nap(a: i64, b: i64) -> i64 {
 fn agent(model: &Model, change: impl FnOnce(&mut Limits)) -> ReactAgent {
     let mut limits = Limits::default();
     change(&mut limits);
-    ReactAgent::builder("bot", model.clone())
-        .instructions("You are a helpful assistant.")
-        .tools([add.into(), nap.into()])
-        .limits(limits)
-        .build()
-        .unwrap()
+    builder(model).limits(limits).build().unwrap()
+}
+
+fn builder(model: &Model) -> ReactBuilder {
+    let builder = ReactAgent::builder("bot", model.clone()).instructions("You are a helpful assistant.");
+    builder.tools([add.into(), nap.into()])
 }
 
 async fn drain(mut run: RunHandle) -> usize {
@@ -57,7 +58,11 @@ async fn drain(mut run: RunHandle) -> usize {
     deltas
 }
 
-async fn in_session(runtime: &Runtime, agent: &(impl Agent + Clone + 'static), prompt: &'static str) -> String {
+async fn in_session(
+    runtime: &Runtime,
+    agent: &(impl Agent + Clone + 'static),
+    prompt: &'static str,
+) -> String {
     let session = runtime.session();
     let outcome = session.start(agent, prompt).outcome().await.unwrap();
     assert!(outcome.is_completed());
@@ -85,7 +90,8 @@ fn main() {
 
 fn plain(bench: &Bench) {
     for steps in STEPS {
-        let agent = agent(&Script::calls(steps).into(), |limits| limits.steps = limits.steps.max(steps as u32 + 2));
+        let agent =
+            agent(&Script::calls(steps).into(), |limits| limits.steps = limits.steps.max(steps as u32 + 2));
         bench.run(steps, async || assert_eq!(agent.ask("add please").await.unwrap(), sum(steps)));
     }
     let napper = agent(&Script { fan: FAN, ..Script::calls(0) }.into(), |limits| {
@@ -102,7 +108,7 @@ fn plain(bench: &Bench) {
         async move { drain(remote.start("hi")).await }
     });
     let model = Script { delay: Duration::from_millis(RUNS.1), ..Script::calls(RUNS.0) }.into();
-    bench.heap(async || agent(&model, |_| {}));
+    bench.heap(async || builder(&model).build().unwrap());
     let shared = agent(&model, |_| {});
     bench.runs(|| {
         let shared = shared.clone();
@@ -113,7 +119,8 @@ fn plain(bench: &Bench) {
 fn stored(bench: &Bench) {
     let runtime = Runtime::in_memory();
     for steps in STEPS {
-        let agent = agent(&Script::calls(steps).into(), |limits| limits.steps = limits.steps.max(steps as u32 + 2));
+        let agent =
+            agent(&Script::calls(steps).into(), |limits| limits.steps = limits.steps.max(steps as u32 + 2));
         bench.run(steps, async || assert_eq!(in_session(&runtime, &agent, "add please").await, sum(steps)));
     }
     let talker = agent(&Script::calls(0).into(), |_| {});

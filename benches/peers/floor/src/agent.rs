@@ -124,7 +124,8 @@ impl Agent {
                         async move { (call.id, result.await) }
                     }));
                     for (id, result) in results.await {
-                        messages.push(json!({"role": "tool", "tool_call_id": id, "content": result.to_string()}));
+                        messages
+                            .push(json!({"role": "tool", "tool_call_id": id, "content": result.to_string()}));
                     }
                 }
             }

@@ -2,11 +2,7 @@
 
 use std::{hint::black_box, sync::OnceLock};
 
-use futures::{
-    FutureExt, StreamExt,
-    future::BoxFuture,
-    stream::FuturesUnordered,
-};
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use serde_json::{Value, json};
 
 type Step = Box<dyn Fn() -> BoxFuture<'static, Value> + Send + Sync>;

@@ -7,7 +7,9 @@ mod wire;
 use std::{hint::black_box, sync::Arc, time::Duration};
 
 use futures::StreamExt;
-use kit::{Bench, CHAIN, CHAT, Counting, DELTAS, FAN, LAYERS, LOGIN, LOGIN_EDGES, RUNS, STEPS, STREAMS, WIRE, sum};
+use kit::{
+    Bench, CHAIN, CHAT, Counting, DELTAS, FAN, LAYERS, LOGIN, LOGIN_EDGES, RUNS, STEPS, STREAMS, WIRE, sum,
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -76,9 +78,11 @@ fn graphs(bench: &Bench) {
     let layers: Vec<_> = (width..count * width)
         .flat_map(|step| (0..width).map(move |other| ((step / width - 1) * width + other, step)))
         .collect();
-    for (name, steps, edges) in
-        [("login", LOGIN.len(), &LOGIN_EDGES[..]), ("chain", CHAIN, &chain[..]), ("layers", count * width, &layers[..])]
-    {
+    for (name, steps, edges) in [
+        ("login", LOGIN.len(), &LOGIN_EDGES[..]),
+        ("chain", CHAIN, &chain[..]),
+        ("layers", count * width, &layers[..]),
+    ] {
         let graph = Graph::new(steps, edges);
         bench.graph(name, steps, async || assert_eq!(graph.run().await, steps));
     }

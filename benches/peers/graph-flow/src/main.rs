@@ -6,7 +6,8 @@ use std::{hint::black_box, sync::Arc};
 
 use async_trait::async_trait;
 use graph_flow::{
-    Context, ExecutionStatus, Graph, GraphBuilder, NextAction, Result, Session, Task, TaskResult, fanout::FanOutTask,
+    Context, ExecutionStatus, Graph, GraphBuilder, NextAction, Result, Session, Task, TaskResult,
+    fanout::FanOutTask,
 };
 use kit::{Bench, CHAIN, Counting, LAYERS, LOGIN};
 
@@ -50,7 +51,8 @@ fn layers() -> Graph {
     let mut graph = GraphBuilder::new("layers");
     for layer in 0..count {
         let steps = (0..width).map(|index| step(format!("t{layer}_{index}"), true)).collect();
-        graph = graph.add_task(FanOutTask::new(format!("f{layer}"), steps).with_next_action(next(layer + 1 == count)));
+        graph = graph
+            .add_task(FanOutTask::new(format!("f{layer}"), steps).with_next_action(next(layer + 1 == count)));
     }
     for layer in 1..count {
         graph = graph.add_edge(format!("f{}", layer - 1), format!("f{layer}"));

@@ -8,7 +8,9 @@ use rig::{agent::MultiTurnStreamItem, prelude::*};
 use rig_core::{
     completion::{CompletionRequest, CompletionResponse, Usage},
     driver::{Exchange, Model, Opened, Opening, Transport},
-    message::{AssistantContent, Message, Origin, ToolCall, ToolFunction, ToolName, ToolResultContent, UserContent},
+    message::{
+        AssistantContent, Message, Origin, ToolCall, ToolFunction, ToolName, ToolResultContent, UserContent,
+    },
     operation::Finish,
     streaming::{Item, StreamEvent},
     test_utils::{MockFrame, MockScript, MockStreamEvent},
@@ -55,9 +57,13 @@ impl Script {
         let done = (messages.len() - 1) / 2;
         match messages.len() {
             1 if self.fan > 0 => (0..self.fan).map(|index| call(index, "nap")).collect(),
-            _ if self.fan > 0 => vec![AssistantContent::text(format!("n={}", results(&messages[2..]).count()))],
+            _ if self.fan > 0 => {
+                vec![AssistantContent::text(format!("n={}", results(&messages[2..]).count()))]
+            }
             _ if done < self.calls => vec![call(done, "add")],
-            _ => vec![AssistantContent::text(format!("sum={}", last_result(&messages[messages.len() - 1..])))],
+            _ => {
+                vec![AssistantContent::text(format!("sum={}", last_result(&messages[messages.len() - 1..])))]
+            }
         }
     }
 }

@@ -16,7 +16,8 @@ use hyper::{
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 
-const HEAD: &str = r#"data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1700000000,"model":"bench","#;
+const HEAD: &str =
+    r#"data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1700000000,"model":"bench","#;
 const USAGE: &str = r#""usage":{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2}}"#;
 const WHOLE: &str = r#"{"id":"c","object":"chat.completion","created":1,"model":"bench","choices":[{"index":0,"message":{"role":"assistant","content":"hello"},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2}}"#;
 
@@ -24,7 +25,9 @@ static LONG: LazyLock<Vec<Bytes>> = LazyLock::new(|| parts(20_000, 64));
 static SHORT: LazyLock<Vec<Bytes>> = LazyLock::new(|| parts(50, 5));
 
 fn chunk(delta: &str, finish: &str) -> String {
-    format!("{HEAD}\"choices\":[{{\"index\":0,\"delta\":{{{delta}}},\"logprobs\":null,\"finish_reason\":{finish}}}]}}\n\n")
+    format!(
+        "{HEAD}\"choices\":[{{\"index\":0,\"delta\":{{{delta}}},\"logprobs\":null,\"finish_reason\":{finish}}}]}}\n\n"
+    )
 }
 
 fn parts(deltas: usize, each: usize) -> Vec<Bytes> {

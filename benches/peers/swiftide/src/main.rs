@@ -18,8 +18,8 @@ use swiftide_agents::Agent;
 use swiftide_core::{
     AgentContext, ChatCompletionStream,
     chat_completion::{
-        ChatCompletion, ChatCompletionRequest, ChatCompletionResponse, ChatMessage, Tool, ToolCall, ToolOutput,
-        ToolSpec,
+        ChatCompletion, ChatCompletionRequest, ChatCompletionResponse, ChatMessage, Tool, ToolCall,
+        ToolOutput, ToolSpec,
         errors::{LanguageModelError, ToolError},
     },
 };
@@ -49,17 +49,24 @@ fn saying(text: String) -> ChatCompletionResponse {
 
 #[async_trait]
 impl ChatCompletion for Script {
-    async fn complete(&self, request: &ChatCompletionRequest) -> Result<ChatCompletionResponse, LanguageModelError> {
+    async fn complete(
+        &self,
+        request: &ChatCompletionRequest,
+    ) -> Result<ChatCompletionResponse, LanguageModelError> {
         if !self.delay.is_zero() {
             tokio::time::sleep(self.delay).await;
         }
         let messages = request.messages();
         let done = (messages.len() - 1) / 2;
         Ok(match messages.last() {
-            _ if self.fan > 0 && messages.len() == 1 => calling((0..self.fan).map(|index| call(index, "nap")).collect()),
+            _ if self.fan > 0 && messages.len() == 1 => {
+                calling((0..self.fan).map(|index| call(index, "nap")).collect())
+            }
             _ if self.fan > 0 => saying(format!("n={}", messages.len() - 2)),
             _ if done < self.calls => calling(vec![call(done, "add")]),
-            Some(ChatMessage::ToolOutput(_, output)) => saying(format!("sum={}", output.content().unwrap_or("?"))),
+            Some(ChatMessage::ToolOutput(_, output)) => {
+                saying(format!("sum={}", output.content().unwrap_or("?")))
+            }
             _ => saying("hello".into()),
         })
     }

@@ -141,10 +141,10 @@ impl Rounds {
 
     /// Returns the agent that works on a phase; `None` for criteria without a judge that writes them.
     fn agent_of(&self, phase: Phase) -> Option<Arc<dyn Agent>> {
-        match (phase, &self.check) {
-            (Phase::Check, Some(check)) => Some(check.agent(&self.executor)),
-            (Phase::Criteria, Some(check)) => check.criteria(),
-            (Phase::Summarize, _) if let Some(speaker) = &self.speaker => Some(Arc::new(speaker.clone())),
+        match (phase, &self.check, &self.speaker) {
+            (Phase::Check, Some(check), _) => Some(check.agent(&self.executor)),
+            (Phase::Criteria, Some(check), _) => check.criteria(),
+            (Phase::Summarize, _, Some(speaker)) => Some(Arc::new(speaker.clone())),
             _ => Some(self.executor.agent()),
         }
     }
@@ -170,16 +170,18 @@ impl Rounds {
 
     fn prompt(&self, phase: Phase, child: &SessionId, state: &SessionState) -> Result<Arc<Message>> {
         let progress = CheckedTask::of(state)?;
-        let asking = match (phase, &self.check, &progress) {
-            (Phase::Check, Some(check), Some(progress)) => {
+        let asking = match (phase, &self.check, &progress, state.prompt()) {
+            (Phase::Check, Some(check), Some(progress), _) => {
                 check.prompt(&asked(progress, child), progress.report())
             }
-            (Phase::Criteria, Some(check), Some(progress)) => check.criteria_prompt(&asked(progress, child)),
-            (Phase::Criteria, Some(check), None) if let Some(prompt) = state.prompt() => {
+            (Phase::Criteria, Some(check), Some(progress), _) => {
+                check.criteria_prompt(&asked(progress, child))
+            }
+            (Phase::Criteria, Some(check), None, Some(prompt)) => {
                 let request = Arc::clone(prompt);
                 check.criteria_prompt(&Asked { request, said: Vec::new(), iteration: 1, criteria: None })
             }
-            (_, _, Some(progress)) if phase == Phase::Execute => return Ok(progress.next_prompt()),
+            (_, _, Some(progress), _) if phase == Phase::Execute => return Ok(progress.next_prompt()),
             _ => Message::user(SUM_UP),
         };
         Ok(Arc::new(asking))

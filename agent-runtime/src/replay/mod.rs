@@ -95,8 +95,8 @@ impl ReplayEffects {
             match (answer, until) {
                 (Some(place), _) => Ok(script.event(place).cloned()),
                 // It had begun, and had no result when the run paused.
-                (None, Some(_)) if let Some(pause) = script.pause_beside() => Err(Stop::Told(pause)),
-                (None, _) => Ok(None),
+                (None, Some(_)) => script.pause_beside().map_or(Ok(None), |pause| Err(Stop::Told(pause))),
+                (None, None) => Ok(None),
             }
         });
         let found = found.map_err(Stop::Told)??;

@@ -6,8 +6,8 @@
 # `.ci/api/<crate>.txt`, anew: look at what changed in them, and commit it with the change that caused it. Steps can be
 # named: `bash .ci/release.sh promises documentation oldest public_items`.
 #
-# Toolchains come from rustup, cargo-public-api from crates.io. What cannot be had is skipped: the last line says so, and
-# the exit code is 77. Needs about 6 GB below the target directory; CARGO_BUILD_JOBS bounds the cores that are used.
+# Toolchains come from rustup, cargo-public-api from crates.io. What cannot be had is skipped: the last line says so,
+# and the exit code is 77. Needs about 6 GB below the target directory; CARGO_BUILD_JOBS bounds the cores that are used.
 set -euo pipefail
 exec </dev/null
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -98,7 +98,7 @@ promises() {
   fi
 }
 
-# The oldest versions of direct dependencies that the manifests allow. In a copy of the tree, because the lockfile changes.
+# The oldest versions of direct dependencies that the manifests allow. In a copy of the tree: the lockfile changes.
 oldest() {
   toolchain nightly 'the oldest versions of dependencies were not tried' || return 0
   mkdir "$scratch/oldest"

@@ -7,13 +7,16 @@ use std::{error::Error, path::PathBuf};
 use clap::Parser;
 use entourage::{
     SessionId,
-    planner::{Planner, PlannerProgress, StepMessage},
+    planner::{Planner, PlannerProgress, StepMessage, VIEWS},
     prelude::*,
     providers::env,
     terminal::Terminal,
     testkit::Playbook,
 };
 use sqlx::{SqlitePool, sqlite::SqliteConnectOptions};
+
+/// The five relations of the planner in SQL.
+const RELATIONS: &str = include_str!("buildos.relations.sql");
 
 /// A planner with executors, over a sample of events and bookings.
 #[derive(Parser)]
@@ -106,9 +109,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     if is_new && sample.exists() {
         std::fs::remove_file(&sample)?;
     }
-    let database =
-        SqlitePool::connect_with(SqliteConnectOptions::new().filename(&sample).create_if_missing(is_new))
-            .await?;
+    let options = SqliteConnectOptions::new().filename(&sample).create_if_missing(is_new);
+    let database = SqlitePool::connect_with(options).await?;
     if is_new {
         sqlx::raw_sql(include_str!("buildos.sql")).execute(&database).await?;
     }
@@ -121,6 +123,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .max_replans(2)
         .build()?;
     let store = SqliteStore::open(&args.db).await?;
+    store.install_views(VIEWS.set, VIEWS.version, VIEWS.sqlite).await?;
     let policy = Policy::new().allow("move_event"); // the planner's own: executors never get there
     let runtime =
         Runtime::builder().store(store).policy(policy).approver(terminal.clone()).dep(database).build();
@@ -130,13 +133,18 @@ async fn main() -> Result<(), Box<dyn Error>> {
     };
     terminal.say(&format!("session {}", session.id()));
     let outcome = terminal.run_with(&session, &planner, args.task.as_str(), |event| {
-        let said = event.event.record::<PlannerProgress>()?.is_some()
-            || event.event.record::<StepMessage>()?.is_some();
-        if said {
+        let record = &event.event;
+        if record.record::<PlannerProgress>()?.is_some() || record.record::<StepMessage>()?.is_some() {
             terminal.say(&event.to_string());
         }
         Ok(())
     });
     terminal.say(&outcome.await?.to_string());
+    let records = SqlitePool::connect(&format!("sqlite://{}?mode=ro", args.db.display())).await?;
+    for row in
+        sqlx::query_scalar::<_, String>(RELATIONS).bind(session.id().as_str()).fetch_all(&records).await?
+    {
+        terminal.say(&row);
+    }
     Ok(())
 }

@@ -58,8 +58,13 @@ async fn issue_17_crow_is_checked() {
 
 #[tokio::test]
 async fn issue_17_buildos_plans_anew() {
-    let ends =
-        ["question: Of which hall?", "plan 1 failed", "plan 2 completed", "It is in the small hall now"];
+    let ends = [
+        "question: Of which hall?",
+        "plan 1 failed",
+        "plan 2 completed",
+        "It is in the small hall now",
+        "conversation of step 2: failed, 2 messages",
+    ];
     let Some(place) = recipe("buildos", &ends).await else { return };
     assert!(place.path().join("db.sample.db").exists());
 }

@@ -173,7 +173,8 @@ use self::{attribute::Options, errors::Errors};
 ///
 /// A `Result<O, E>` or just `O`, where `O: IntoToolOutput` (strings, numbers, `bool`, `()`, `ToolOutput`, `Json(…)`)
 /// and `E: Into<ToolError>`: every type that implements `std::error::Error`, which a `Box<dyn Error>` does not; turn
-/// that into `ToolError::tell(error.to_string())`. A `Result` is known by its name, so an alias must be called `Result` too.
+/// that into `ToolError::tell(error.to_string())`. A `Result` is known by its name, so an alias must be called
+/// `Result` too.
 ///
 /// # Generated code
 ///

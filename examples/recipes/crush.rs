@@ -1,6 +1,5 @@
-//! Crush: a coding agent on the terminal, with files, commands in a sandbox, the web, MCP servers, a language server
-//! and agents below it. Without a model, stand-ins mend a crate whose test fails: their words are canned, their tools
-//! real.
+//! Crush: a coding agent on the terminal, with files, a sandboxed shell, the web, MCP servers, a language server and
+//! agents below it. Without a model, stand-ins mend a crate whose test fails: canned words, and real tools.
 
 use std::{error::Error, path::PathBuf, sync::Arc};
 

@@ -54,9 +54,7 @@ pub(crate) fn holds_harmful(text: &str) -> bool {
     !plain && text.contains(is_harmful)
 }
 
-/// True for control characters, and for those that reorder text or cannot be seen. Joiners and the selectors of emoji
-/// are kept: scripts and emoji need them.
-#[must_use]
+/// True for control characters, and those that reorder text or cannot be seen, without joiners and emoji selectors.
 pub fn is_harmful(c: char) -> bool {
     c.is_control()
         || matches!(

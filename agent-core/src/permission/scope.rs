@@ -9,7 +9,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::base::bound::{WORD, shortened};
-use crate::spec::{Access, Footprint, ToolSpec, normal_path, scope_host};
+use crate::spec::{Access, Footprint, ToolSpec, normal_path, subject::scope_host};
 
 type Names = BTreeSet<String>;
 type Within = fn(&str, &str) -> bool;

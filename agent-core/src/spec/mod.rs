@@ -1,11 +1,10 @@
 //! Declarations of a tool: name, schema, access, and repetition after a crash.
 
 mod labels;
-mod subject;
+pub(crate) mod subject;
 
 pub use labels::Labels;
 pub use subject::normal_path;
-pub(crate) use subject::scope_host;
 
 use std::{
     fmt,

@@ -44,7 +44,6 @@ impl Footprint {
     }
 }
 
-/// Returns a host of a scope, or a pattern `*.a.example`, in the form of [`Footprint::naming_host`].
 pub(crate) fn scope_host(text: &str) -> String {
     let (below, name) = text.strip_prefix("*.").map_or(("", text), |name| ("*.", name));
     below.to_owned() + &host(name).unwrap_or_else(|| name.to_lowercase())

@@ -96,8 +96,8 @@ impl Session {
     }
 
     /// Gives the result of a call that was handed out (see `entourage_runners::external`), by this session or by one
-    /// below it; [`Session::resume`] then continues the run, in this process or another one. In a session below another one,
-    /// resume its root.
+    /// below it; [`Session::resume`] then continues the run, in this process or another one. In a session below
+    /// another one, resume its root.
     ///
     /// The first result holds. It is bounded by the default [`Limits`], since the agent's own are not known here, and
     /// no layer of the tool sees it: check what comes from outside before you give it. A [`ToolError::Tell`] is an

@@ -53,7 +53,8 @@
 //! made them. An answer is what the original's model saw, an error or a refusal too.
 //!
 //! Not among the calls that answer: those without a result, those that the runtime answered itself (no such tool, wrong
-//! arguments, interrupted), those that a rerun marked, and those of hand-written agents, whose arguments are in no record.
+//! arguments, interrupted), those that a rerun marked, and those of hand-written agents, whose arguments are in no
+//! record.
 //!
 //! # Sessions
 //!

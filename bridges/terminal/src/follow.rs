@@ -97,8 +97,8 @@ impl Terminal {
         }
     }
 
-    /// Ends the words of the agent, and names the tasks that failed although the run went on. Words of an agent that has
-    /// them from others, such as a team, are printed now.
+    /// Ends the words of the agent, and names the tasks that failed although the run went on. Words of an agent that
+    /// has them from others, such as a team, are printed now.
     fn tell(&self, outcome: &Outcome, has_spoken: bool) {
         let mut screen = self.screen();
         if !has_spoken {

@@ -35,8 +35,8 @@ fn survives(medium: &Medium) {
     }
 }
 
-/// Kills at each `sampled`th point only: files are slow, and in memory each point has its turn. With the variable `FULL`
-/// set, at all that are counted.
+/// Kills at each `sampled`th point only: files are slow, and in memory each point has its turn. With the variable
+/// `FULL` set, at all that are counted.
 fn survives_on_files(medium: &Medium, sampled: usize) {
     let sampled = if std::env::var_os(FULL).is_some() { 1 } else { sampled };
     for scenario in scenarios::all() {

@@ -27,7 +27,7 @@ async fn add(a: i64, b: i64) -> i64 {
     a + b
 }
 
-/// Sleeps.
+/// Sleeps for a millisecond.
 #[tool(access = "none")]
 async fn nap(a: i64, b: i64) -> i64 {
     tokio::time::sleep(Duration::from_millis(1)).await;

@@ -134,6 +134,11 @@ pub mod planner {}
 #[cfg_attr(not(doctest), doc = include_str!("../docs/teams.md"))]
 pub mod teams {}
 
+/// Stand-ins for models, tools and people, and the prompts of each runner.
+///
+#[cfg_attr(not(doctest), doc = include_str!("../docs/testing.md"))]
+pub mod testing {}
+
 /// Tools of your own: previews, footprints, progress, files, and the suite that each passes.
 ///
 #[cfg_attr(not(doctest), doc = include_str!("../docs/tools.md"))]

@@ -1,5 +1,7 @@
 //! An agent that is made for each of its runs.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use entourage_core::{
     Result,
@@ -44,13 +46,19 @@ use entourage_core::{
 pub fn per_run<Guard: Send + 'static, A: Agent + 'static>(
     name: impl Into<Box<str>>,
     make: impl Fn() -> Result<(Guard, A)> + Send + Sync + 'static,
-) -> impl Agent {
-    PerRun { name: name.into(), make }
+) -> impl Agent + Clone + 'static {
+    PerRun { name: name.into(), make: Arc::new(make) }
 }
 
 struct PerRun<Make> {
     name: Box<str>,
-    make: Make,
+    make: Arc<Make>,
+}
+
+impl<Make> Clone for PerRun<Make> {
+    fn clone(&self) -> Self {
+        Self { name: self.name.clone(), make: Arc::clone(&self.make) }
+    }
 }
 
 #[async_trait]

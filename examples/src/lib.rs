@@ -89,6 +89,10 @@ mod sessions {}
 mod teams {}
 
 #[cfg(doctest)]
+#[doc = include_str!("../../docs/testing.md")]
+mod testing {}
+
+#[cfg(doctest)]
 #[doc = include_str!("../../docs/tools.md")]
 mod tools {}
 

@@ -193,7 +193,7 @@ impl ProjectFacts {
 /// # let dir = dir.path();
 /// std::fs::write(dir.join("AGENTS.md"), "Run `cargo test` before you answer.")?;
 /// let facts = ProjectFacts::gather(dir, ProjectOptions::new(Timestamp::now())).await?;
-/// assert!(facts.to_string().contains("<file path=\"AGENTS.md\">\nRun `cargo test` before you answer.\n</file>"));
+/// assert!(facts.to_string().contains("AGENTS.md\">\nRun `cargo test` before you answer.\n</file>"));
 /// # Ok::<_, Box<dyn std::error::Error>>(())
 /// # }).unwrap();
 /// ```

@@ -20,6 +20,13 @@ pub(crate) fn line(text: &str) -> String {
     words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
+/// A text for a model, without characters that nobody sees, with `\n` as its line ends.
+#[cfg(feature = "project")]
+pub(crate) fn visible(text: &str) -> String {
+    let text = text.replace("\r\n", "\n");
+    text.chars().filter(|c| matches!(c, '\n' | '\t') || !(c.is_control() || is_invisible(*c))).collect()
+}
+
 /// The first characters of a text, with a mark where more follow.
 #[cfg(any(feature = "agents", feature = "lsp", feature = "skills"))]
 pub(crate) fn shortened(text: &str, most: usize) -> String {

@@ -37,7 +37,7 @@ mod grants;
 mod held;
 #[cfg(feature = "hooks")]
 mod hooks;
-#[cfg(any(feature = "agents", feature = "lsp", feature = "mcp", feature = "skills"))]
+#[cfg(any(feature = "lsp", feature = "mcp", feature = "project", feature = "skills"))]
 mod invisible;
 #[cfg(feature = "lsp")]
 pub mod lsp;

@@ -10,10 +10,10 @@ use cap_std::{ambient_authority, fs::Dir};
 use entourage_core::{Error, ErrorKind, Result, context::ContextFile};
 use serde_json::Value;
 
-use super::{AgentFile, document::visible};
+use super::AgentFile;
 use crate::{
     held::{self, Fault},
-    invisible::{line, shortened},
+    invisible::{line, shortened, visible},
     project,
 };
 

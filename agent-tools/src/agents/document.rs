@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     front_matter::Parts,
-    invisible::{is_invisible, line, shortened},
+    invisible::{is_invisible, line, shortened, visible},
     nesting::too_deep,
 };
 
@@ -167,10 +167,4 @@ fn any(value: &Value, is: &impl Fn(char) -> bool) -> bool {
         Value::Object(map) => map.iter().any(|(key, value)| key.chars().any(is) || any(value, is)),
         Value::Null | Value::Bool(_) | Value::Number(_) => false,
     }
-}
-
-/// A text for a model, without characters that nobody sees, with `\n` as its line ends.
-pub(super) fn visible(text: &str) -> String {
-    let text = text.replace("\r\n", "\n");
-    text.chars().filter(|c| matches!(c, '\n' | '\t') || !(c.is_control() || is_invisible(*c))).collect()
 }

@@ -5,9 +5,10 @@ use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use serde_json::{Value, json};
 
-use super::document::{Form, check_name, read, visible};
+use super::document::{Form, check_name, read};
 #[cfg(unix)]
 use super::{AgentFile, AgentFolders, FoundAgents};
+use crate::invisible::visible;
 
 fn settings(form: Form, text: &str) -> Result<Value, String> {
     read("scout", form, text.as_bytes()).map(|(settings, instructions)| json!([settings, instructions]))

@@ -26,6 +26,8 @@ use entourage_core::{
 use expand::Expander;
 use files::Files;
 
+use crate::invisible::{line, visible};
+
 pub use init::Init;
 
 /// The default context files: a file for agents, and a directory of notes.
@@ -206,8 +208,9 @@ impl fmt::Display for ProjectFacts {
             git.commits.iter().try_for_each(|commit| writeln!(f, "last commit: {commit}"))?;
         }
         self.global_context_files.iter().chain(&self.context_files).try_for_each(|file| {
-            let path = file.path.replace(['"', '<', '>', '\n'], "_");
-            let content = file.content.replace("</file", "< /file");
+            // A file of a project may hold what a person does not see and a model reads.
+            let path = line(&file.path).replace(['"', '<', '>'], "_");
+            let content = visible(&file.content).replace("</file", "< /file");
             writeln!(f, "\n<file path=\"{path}\">\n{content}\n</file>")
         })
     }

@@ -1,6 +1,6 @@
 //! The answers that a run waits for: to its plan, and to its questions.
 
-use entourage_core::{Result, message::ToolCall, tool::ToolOutput};
+use entourage_core::{Result, message::ToolCall, permission::Approver, tool::ToolOutput};
 use entourage_runners::{Question, QuestionKind};
 use entourage_runtime::{Session, Waiting};
 use serde_json::Value;
@@ -20,7 +20,7 @@ impl Terminal {
             match &pending.waits_for {
                 Waiting::Resume => {}
                 Waiting::Approval(request) => {
-                    let decision = entourage_core::permission::Approver::decide(self, request).await?;
+                    let decision = self.decide(request).await?;
                     if decision.is_open() {
                         return Ok(false);
                     }

@@ -245,7 +245,8 @@ fn outermost(mut set: Names, is_within: Within) -> Arc<Names> {
 
 /// The intersection of two sets, by the relation of one thing within another.
 fn shared(one: &Option<Arc<Names>>, other: &Option<Arc<Names>>, is_within: Within) -> Option<Arc<Names>> {
-    let (Some(one), Some(other)) = (one, other) else { return one.clone().or_else(|| other.clone()) };
+    let both = one.as_ref().zip(other.as_ref()).filter(|(one, other)| one != other);
+    let Some((one, other)) = both else { return one.clone().or_else(|| other.clone()) };
     let within = |set: &Names, outer: &Names| -> Names {
         set.iter().filter(|it| holds(outer, it, is_within)).cloned().collect()
     };

@@ -187,10 +187,9 @@ impl RunContext {
     /// [`RunContext::spawn`].
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] for an invalid role (see
-    /// [`SessionId::in_role`]); [`ErrorKind::Paused`], to be
-    /// passed on with `?`, when the other agent is paused; [`ErrorKind::Diverged`] when
-    /// something else is recorded at this place; a store's error.
+    /// [`ErrorKind::InvalidInput`] for an invalid role (see [`SessionId::in_role`]); [`ErrorKind::Paused`], to be
+    /// passed on with `?`, when the other agent is paused; [`ErrorKind::Diverged`] when something else is recorded at
+    /// this place; a store's error.
     pub async fn ask<Form>(
         &self,
         role: &str,

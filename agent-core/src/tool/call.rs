@@ -286,10 +286,8 @@ impl ToolContext<'_> {
         // The default title would be the first words of a prompt that a model wrote.
         let title = format!("Sub-agent {}", agent.name());
         let spawn = Spawn::new(agent, task).with_scope(scope).with_title(title).of_tool(self.spec.name());
-        let delegate = Delegate::new(child, spawn);
-        let effects = self.run.effects();
-        let delegate = Effect::Delegate(Box::new(delegate)).scoped(self.run.scope());
-        match effects.perform(&self.run, None, delegate).await {
+        let delegate = Effect::Delegate(Box::new(Delegate::new(child, spawn))).scoped(self.run.scope());
+        match self.run.effects().perform(&self.run, None, delegate).await {
             Ok(Observation::Child { outcome: Some(outcome), .. }) => Ok(*outcome),
             Ok(_) => Err(ToolError::Fatal(Error::new(ErrorKind::Internal, "a child gave no outcome"))),
             Err(error) => Err(ToolError::Fatal(error)),

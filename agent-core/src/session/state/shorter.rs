@@ -11,7 +11,7 @@ use super::{
     SessionState,
 };
 use crate::{
-    base::shown::{holds_harmful, plain_line},
+    base::shown::{holds_harmful, is_harmful, plain_line},
     event::{Compacted, OutputsCleared},
     message::{Message, estimate_tokens},
 };
@@ -22,8 +22,7 @@ impl SessionState {
     #[must_use]
     pub fn compaction_due(&self, session: &crate::SessionId, window: Option<u64>) -> bool {
         let gauge = self.gauge();
-        let open = gauge.open(session).is_some();
-        open || gauge.is_due(self.context_usage(), self.estimated_tokens(), window)
+        gauge.open(session).is_some() || gauge.is_due(self.context_usage(), self.estimated_tokens(), window)
     }
 
     /// True when a call that was refused for its length may be tried again with a smaller conversation.
@@ -73,20 +72,62 @@ pub(crate) fn given_title(title: &Arc<str>) -> Arc<str> {
 pub(crate) fn title(prompt: &Message) -> Arc<str> {
     const MOST: usize = 80;
     let text = prompt.first_text().unwrap_or_default().trim();
-    let harmful = holds_harmful(text);
-    if text.len() <= MOST && !harmful {
+    if text.len() <= MOST && !holds_harmful(text) {
         return text.into();
     }
-    let text = if harmful { Cow::Owned(plain_line(text)) } else { Cow::Borrowed(text) };
-    let mut words = text.split_whitespace();
-    let mut title: String = words.next().unwrap_or_default().chars().take(MOST).collect();
-    for word in words {
-        if title.chars().count() + word.chars().count() + 1 > MOST {
-            title.push('…');
-            break;
+    // The length of the title at its newest gap: a word that does not fit is left out, and the first one is cut.
+    let (mut title, mut count, mut gap, mut whole) = (String::with_capacity(MOST + 4), 0, false, 0);
+    for c in text.chars() {
+        let is_plain = c.is_ascii_graphic();
+        if !is_plain && (c.is_whitespace() || c.is_control()) {
+            gap = count > 0;
+        } else if is_plain || !is_harmful(c) {
+            if std::mem::take(&mut gap) {
+                whole = title.len();
+                title.push(' ');
+                count += 1;
+            }
+            if count < MOST {
+                title.push(c);
+                count += 1;
+            } else if whole > 0 {
+                title.replace_range(whole.., "…");
+                break;
+            }
         }
-        title.push(' ');
-        title.push_str(word);
     }
     title.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The same by all words of the whole text.
+    fn by_words(text: &str) -> String {
+        let words: Vec<_> = plain_line(text).split(' ').map(str::to_owned).collect();
+        let mut title: String = words[0].chars().take(80).collect();
+        for word in &words[1..] {
+            if title.chars().count() + word.chars().count() + 1 > 80 {
+                return title + "…";
+            }
+            title = format!("{title} {word}");
+        }
+        title
+    }
+
+    proptest! {
+        #[test]
+        fn a_title_is_the_words_that_fit(
+            text in prop_oneof![
+                "[a-eé \\n\\u{1b}\\u{202e}\\u{2028}]{0,200}",
+                "([a-d]{70,90} ?){1,3}",
+                "[a-dé]{20,60}( [a-d]{1,3}){0,30}",
+            ],
+        ) {
+            prop_assert_eq!(&*title(&Message::user(text.as_str())), by_words(&text));
+        }
+    }
 }

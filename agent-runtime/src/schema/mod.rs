@@ -196,7 +196,7 @@ impl<'a> Checker<'a> {
 
     fn target(&mut self, schema: &Map<String, Value>) -> Option<&'a Value> {
         let pointer = schema.get("$ref")?.as_str()?.strip_prefix('#')?;
-        if self.pay(pointer.len()) { self.root.pointer(pointer) } else { None }
+        if self.pay(pointer.len()) { pointed(self.root, pointer) } else { None }
     }
 
     fn refer(&mut self, target: &'a Value, value: &'a Value) -> Misfit {
@@ -451,6 +451,15 @@ impl<'a> Checker<'a> {
         });
         words::end(steps.collect())
     }
+}
+
+/// Returns the part of a schema that a reference leads to.
+fn pointed<'a>(root: &'a Value, pointer: &str) -> Option<&'a Value> {
+    // As a rule it names fields, and none of them is escaped: then nothing is copied.
+    let fields = pointer.strip_prefix('/').filter(|_| !pointer.contains('~'));
+    let found =
+        fields.and_then(|fields| fields.split('/').try_fold(root, |at, key| at.as_object()?.get(key)));
+    found.or_else(|| root.pointer(pointer))
 }
 
 /// Compares two numbers, integers exactly.

@@ -1,15 +1,19 @@
 //! Texts of contents that many sessions of a runtime record, such as instructions and the tools of an agent.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     sync::{Arc, Mutex, PoisonError},
 };
 
-use entourage_core::{Digest, tool::ToolSpec};
+use entourage_core::{
+    Digest,
+    provider::{OutputFormat, Params, ToolChoice},
+    tool::ToolSpec,
+};
 use serde::Serialize;
 
 /// Most contents that many sessions share, and most bytes of one, of which a runtime keeps the text and its digest.
-const SHARED: usize = 32;
+const SHARED: usize = 48;
 const SHARED_BYTES: usize = 256 << 10;
 
 /// A content that is the same in many sessions of a runtime.
@@ -17,6 +21,44 @@ const SHARED_BYTES: usize = 256 << 10;
 pub(crate) enum Shared {
     Instructions(Arc<str>),
     Tools(Arc<[ToolSpec]>),
+    Settings(Settings),
+}
+
+/// The settings of a request: what is neither instructions, tools nor messages.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) tool_choice: ToolChoice,
+    pub(crate) output: OutputFormat,
+    pub(crate) params: Arc<Params>,
+}
+
+/// The settings of a request, as they are recorded.
+#[derive(Serialize)]
+struct Told<'a> {
+    output: &'a OutputFormat,
+    params: Params,
+    tool_choice: &'a ToolChoice,
+}
+
+impl Settings {
+    /// True for the same parameters, at one address, and an equal rest.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.params, &other.params)
+            && (&self.tool_choice, &self.output) == (&other.tool_choice, &other.output)
+    }
+
+    /// True for those of a request that sets nothing.
+    pub(crate) fn are_none(&self) -> bool {
+        (&self.tool_choice, &self.output) == (&ToolChoice::Auto, &OutputFormat::Text)
+            && self.told() == Params::default()
+    }
+
+    /// Returns the parameters without what a program passes on to a service, which may be a secret.
+    fn told(&self) -> Params {
+        let mut told = Params::clone(&self.params);
+        (told.metadata, told.extra) = (BTreeMap::new(), None);
+        told
+    }
 }
 
 impl Shared {
@@ -24,6 +66,7 @@ impl Shared {
         match (self, other) {
             (Self::Instructions(one), Self::Instructions(other)) => Arc::ptr_eq(one, other),
             (Self::Tools(one), Self::Tools(other)) => Arc::ptr_eq(one, other),
+            (Self::Settings(one), Self::Settings(other)) => one.is(other),
             _ => false,
         }
     }
@@ -32,6 +75,10 @@ impl Shared {
         match self {
             Self::Instructions(text) => Arc::clone(text),
             Self::Tools(specs) => text(specs).into(),
+            Self::Settings(settings) => {
+                let Settings { tool_choice, output, .. } = settings;
+                text(&Told { output, params: settings.told(), tool_choice }).into()
+            }
         }
     }
 }

@@ -10,7 +10,7 @@ use entourage_core::{
     bound::VALUE,
     event::ModelStarted,
     message::{History, Message},
-    provider::{OutputFormat, OutputSchema, Params, Request, ToolChoice},
+    provider::{OutputFormat, OutputSchema, Request},
     session::SessionState,
     tool::ToolSpec,
 };
@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use crate::{
     engine::{check_numbers, check_schemas},
-    texts::{Shared, Texts, text},
+    texts::{Settings, Shared, Texts, text},
 };
 
 /// Digests in one list of messages.
@@ -39,22 +39,6 @@ struct Parts {
     checked: (Arc<[ToolSpec]>, Option<Arc<OutputSchema>>),
     /// Messages that are not the conversation's.
     messages: Vec<(Arc<Message>, Digest)>,
-}
-
-/// The settings of a request, as they are recorded.
-#[derive(Serialize)]
-struct Told<'a> {
-    output: &'a OutputFormat,
-    params: &'a Params,
-    tool_choice: &'a ToolChoice,
-}
-
-/// The settings of a request: what is neither instructions, tools nor messages.
-#[derive(Debug)]
-struct Settings {
-    tool_choice: ToolChoice,
-    output: OutputFormat,
-    params: Arc<Params>,
 }
 
 impl Newest {
@@ -131,21 +115,16 @@ impl Parts {
 
     fn settings(&mut self, request: &Request, new: &mut New<'_>) -> Option<Digest> {
         let Request { tool_choice, output, params, .. } = request;
+        let (tool_choice, output) = (tool_choice.clone(), output.clone());
+        let settings = Settings { tool_choice, output, params: Arc::clone(params) };
         if let Some((known, digest)) = &self.settings
-            && Arc::ptr_eq(&known.params, params)
-            && (&known.tool_choice, &known.output) == (tool_choice, output)
+            && known.is(&settings)
             && digest.as_ref().is_none_or(|digest| new.state.holds(digest))
         {
             return *digest;
         }
-        // What a program passes on to a service may be a secret.
-        let mut told = Params::clone(params);
-        (told.metadata, told.extra) = (BTreeMap::new(), None);
-        let sets_nothing =
-            (tool_choice, output) == (&ToolChoice::Auto, &OutputFormat::Text) && told == Params::default();
-        let digest = (!sets_nothing).then(|| new.add(text(&Told { output, params: &told, tool_choice })));
-        let (tool_choice, output, params) = (tool_choice.clone(), output.clone(), Arc::clone(params));
-        self.settings = Some((Settings { tool_choice, output, params }, digest));
+        let digest = (!settings.are_none()).then(|| new.add_shared(Shared::Settings(settings.clone())));
+        self.settings = Some((settings, digest));
         digest
     }
 

@@ -23,6 +23,7 @@ use entourage_core::{
     session::SessionState,
     team::Todo,
 };
+use futures_util::future::lazy;
 use serde_json::Value;
 
 use crate::{
@@ -283,16 +284,31 @@ impl LocalEffects {
             Effect::WaitAny { children, timeout } => {
                 self.wait_any(cx, key, &recorded, children, timeout).await
             }
-            Effect::Signal { name } => self.signal(key, &recorded, &name),
             Effect::Sleep(time) => self.sleep(cx, key, &recorded, time).await,
-            Effect::Now => self.note(key, &recorded, || self.site.now()).map(Observation::Now),
-            Effect::NewId => self
-                .note(key, &recorded, || entourage_core::RunId::generate().to_string())
-                .map(Observation::Id),
             // The others have futures of their own.
-            _ => Err(Error::new(ErrorKind::Internal, "this runtime does not perform this effect")),
+            _ => Err(unperformed()),
         }
     }
+
+    fn perform_now(
+        &self,
+        key: Option<EffectKey>,
+        recorded: &[Event],
+        effect: &Effect,
+    ) -> Result<Observation> {
+        match effect {
+            Effect::Signal { name } => self.signal(key, recorded, name),
+            Effect::Now => self.note(key, recorded, || self.site.now()).map(Observation::Now),
+            Effect::NewId => self
+                .note(key, recorded, || entourage_core::RunId::generate().to_string())
+                .map(Observation::Id),
+            _ => Err(unperformed()),
+        }
+    }
+}
+
+fn unperformed() -> Error {
+    Error::new(ErrorKind::Internal, "this runtime does not perform this effect")
 }
 
 impl Effects for LocalEffects {
@@ -353,6 +369,10 @@ impl Effects for LocalEffects {
                     silence,
                 );
                 Box::pin(life.outlasts(compacted))
+            }
+            // They wait for nothing, so their future is small.
+            other @ (Effect::Signal { .. } | Effect::Now | Effect::NewId) => {
+                Box::pin(life.outlasts(lazy(move |_| self.perform_now(key, &recorded, &other))))
             }
             other => Box::pin(life.outlasts(self.perform_other(cx, key, recorded, other))),
         }

@@ -194,7 +194,7 @@ impl ReactAgent {
         let speaks_only = more.is_some_and(|more| more.speaks_only);
         request.tool_choice = if speaks_only { ToolChoice::None } else { tool_choice };
         if let Some(params) = params {
-            request.params = Arc::new((**params).clone().or(model.params()));
+            request.params = params.over(&request.params);
         }
         request.tools = Arc::clone(tools.specs());
         let offered = match self.rule() {

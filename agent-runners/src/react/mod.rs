@@ -4,6 +4,7 @@ mod drive;
 mod guard;
 mod into_tools;
 mod offer;
+mod params;
 mod plan;
 mod prepare;
 mod typed;
@@ -22,6 +23,7 @@ use entourage_core::{
 use entourage_runtime::check_agent_name;
 
 use guard::AnswerGuards;
+use params::OwnParams;
 use prepare::Instruct;
 
 use crate::{loops::LoopDetection, todo_tool::TodoTool, turn::StopWhen, typed::Rule};
@@ -65,7 +67,7 @@ struct Inner {
 /// Settings that most agents leave at their defaults; boxed apart, so that an idle agent stays small.
 #[derive(Clone, Default)]
 struct More {
-    params: Option<Arc<Params>>,
+    params: Option<Arc<OwnParams>>,
     scope: Scope,
     limits: Limits,
     loops: LoopDetection,
@@ -238,7 +240,7 @@ impl ReactBuilder {
 
     /// Sets sampling, limits, reasoning, caching and metadata; absent values come from the model.
     pub fn params(mut self, params: Params) -> Self {
-        self.more().params = Some(Arc::new(params));
+        self.more().params = Some(Arc::new(OwnParams::new(params)));
         self
     }
 

@@ -51,6 +51,8 @@ pub(crate) struct Rule {
     repairs: u32,
     /// The newest tools, and the same with the tool that takes the answer: wires cache an encoded list by its address.
     joined: Mutex<Option<(Tools, Tools)>>,
+    /// The newest instructions, and the same with `told` behind them: what has one address is digested once.
+    instructed: Mutex<Option<[Arc<str>; 2]>>,
 }
 
 struct Judge {
@@ -84,8 +86,8 @@ impl Rule {
         };
         let judge = Arc::new(Judge { shape, read: Box::new(read) });
         let tool = Arc::new(FinalAnswer::new(Arc::clone(&judge)));
-        let (output, joined) = (schema.into(), Mutex::default());
-        Self { judge, tool, output, told: told.into(), strategy, repairs, joined }
+        let (output, joined, instructed) = (schema.into(), Mutex::default(), Mutex::default());
+        Self { judge, tool, output, told: told.into(), strategy, repairs, joined, instructed }
     }
 
     /// Number of refused answers after which the model is asked again.
@@ -135,8 +137,21 @@ impl Rule {
                 }
             }
             Strategy::Prompt => {
-                let gap = if request.instructions.is_empty() { "" } else { "\n\n" };
-                request.instructions = [&*request.instructions, gap, &*self.told].concat().into();
+                request.instructions = self.instructed(&request.instructions);
+            }
+        }
+    }
+
+    /// Returns the instructions with those that ask for a value behind them.
+    fn instructed(&self, own: &Arc<str>) -> Arc<str> {
+        let mut instructed = self.instructed.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*instructed {
+            Some([known, all]) if Arc::ptr_eq(known, own) => Arc::clone(all),
+            _ => {
+                let gap = if own.is_empty() { "" } else { "\n\n" };
+                let all: Arc<str> = [&**own, gap, &*self.told].concat().into();
+                *instructed = Some([Arc::clone(own), Arc::clone(&all)]);
+                all
             }
         }
     }

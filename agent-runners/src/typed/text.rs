@@ -1,6 +1,7 @@
 //! JSON values in the text of a reply: bare, in a code block, or among other words.
 
 use entourage_runtime::{reply::repair_json, schema::doubled};
+use serde::de::IgnoredAny;
 use serde_json::{Deserializer, Value};
 
 /// Maximum of values taken from one text.
@@ -45,7 +46,11 @@ fn without_thoughts(text: &str) -> &str {
 
 /// The first field that an object in a text has twice, in words. Of more objects than can be values, the first count.
 pub(super) fn given_twice(text: &str) -> Option<String> {
-    let text = without_thoughts(text);
+    let text = without_thoughts(text).trim();
+    // As a rule the text is the one object, and is read from its first bracket alone.
+    if text.starts_with('{') && serde_json::from_str::<IgnoredAny>(text).is_ok() {
+        return doubled(text);
+    }
     text.match_indices('{').take(MOST).find_map(|(at, _)| text.get(at..).and_then(doubled))
 }
 

@@ -34,10 +34,12 @@
 pub mod agent_files;
 mod agent_tool;
 mod autonomy;
+mod below;
 pub mod builtin;
 mod cascade;
 pub mod checked;
 mod combined;
+mod cut;
 mod deferred;
 mod dual;
 mod external;

@@ -14,10 +14,8 @@ use entourage_core::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{
-    ask::{self, Question},
-    digest::cut,
-};
+use super::ask::{self, Question};
+use crate::cut::cut;
 
 /// Version of the instructions; raised whenever their words change.
 const VERSION: u32 = 1;

@@ -7,7 +7,7 @@ use entourage_core::message::{Message, Role, ToolCall, ToolResult};
 use serde_json::Value;
 
 use super::complete::TASK_COMPLETE;
-use crate::TodoTool;
+use crate::{TodoTool, cut::cut};
 
 /// Maximum characters of an agent's text in one message.
 const SAID: usize = 500;
@@ -106,14 +106,6 @@ pub(super) fn output(text: &str) -> String {
 fn one_line(text: &str) -> String {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     lines.collect::<Vec<_>>().join(" | ")
-}
-
-/// Truncates to at most `most` characters; a truncated text ends in `…`.
-pub(super) fn cut(text: &str, most: usize) -> String {
-    if text.chars().nth(most).is_none() {
-        return text.to_owned();
-    }
-    text.chars().take(most.saturating_sub(1)).chain(['…']).collect()
 }
 
 #[cfg(test)]

@@ -22,9 +22,9 @@ use super::{
     ask::said,
     check::{Asked, Check},
     complete::{TASK_COMPLETE, TaskComplete, answered, claim, is_look},
-    digest::cut,
     judge::{framed, quoted, with_media},
 };
+use crate::cut::cut;
 
 /// Version of the instructions; raised whenever their words change.
 const VERSION: u32 = 1;

@@ -8,7 +8,7 @@ use entourage_core::{
     agent::{Agent, AgentPart},
     message::Message,
     permission::Scope,
-    run::{Delegate, Effect, Observation, Outcome, Pause, RunContext, Spawn, Status, Task},
+    run::{Delegate, Outcome, Pause, RunContext, Spawn, Status, Task},
     session::SessionState,
 };
 
@@ -20,6 +20,7 @@ use super::{
 };
 use crate::{
     ReactAgent,
+    below::Below,
     checked::{PhaseFinished, PhaseStarted},
 };
 
@@ -105,7 +106,7 @@ impl Rounds {
                 }
                 Next::GoOn(started) => (started, false),
             };
-            let (outcome, work) = self.perform(cx, &started).await?;
+            let Below { outcome, work, .. } = self.perform(cx, &started).await?;
             let cut = outcome.status == Status::Cancelled;
             cx.append(self.finished(cx, &started, outcome, &work)?)?;
             // A phase that an earlier process cancelled starts again. A cancel of a phase started here ends the run:
@@ -236,11 +237,7 @@ impl Rounds {
     }
 
     /// Runs the phase in its session and returns its outcome and messages.
-    async fn perform(
-        &self,
-        cx: &RunContext,
-        started: &PhaseStarted,
-    ) -> Result<(Box<Outcome>, Vec<Arc<Message>>)> {
+    async fn perform(&self, cx: &RunContext, started: &PhaseStarted) -> Result<Below> {
         let (mut scope, mut opening) = (Scope::all(), Vec::new());
         if let (Phase::Check | Phase::Criteria, Some(check)) = (started.phase, &self.check) {
             scope = check.scope();
@@ -264,13 +261,8 @@ impl Rounds {
             .sharing_todos();
         let delegate =
             Delegate::new(started.child.clone(), spawn).run(started.run).opening(opening).part_of_run();
-        let effect = Effect::Delegate(Box::new(delegate)).scoped(cx.scope());
-        match cx.effects().perform(cx, None, effect).await {
-            Ok(Observation::Child { outcome: Some(outcome), work, .. }) => Ok((outcome, work)),
-            Ok(_) => Err(Error::new(ErrorKind::Internal, "a child gave no outcome")),
-            Err(error) if error.kind() == ErrorKind::Cancelled => Err(self.cancelled(cx)),
-            Err(error) => Err(error),
-        }
+        let ended = Below::run(delegate, cx).await;
+        ended.map_err(|error| if error.kind() == ErrorKind::Cancelled { self.cancelled(cx) } else { error })
     }
 }
 

@@ -5,6 +5,8 @@ use entourage_core::{
     run::{Outcome, Status, StopReason},
 };
 
+use crate::cut::cut;
+
 /// Most characters of a reason that the next agent is told.
 const REASON: usize = 4_000;
 
@@ -75,8 +77,7 @@ fn over(status: Status) -> Settled {
 fn clipped(reason: &str) -> String {
     match reason.trim() {
         "" => "the answer was refused without a reason".to_owned(),
-        reason if reason.chars().nth(REASON).is_none() => reason.to_owned(),
-        reason => reason.chars().take(REASON.saturating_sub(1)).chain(['…']).collect(),
+        reason => cut(reason, REASON),
     }
 }
 

@@ -149,11 +149,7 @@ pub(super) fn check(part: &str, used: usize, budget: usize) -> Result<()> {
 
 /// Cuts a text to a number of tokens, with a mark where something is missing.
 pub(super) fn cut(text: &str, most: usize) -> String {
-    let most = most.saturating_mul(CHARACTERS);
-    match text.char_indices().nth(most) {
-        Some(_) => text.chars().take(most.saturating_sub(1)).chain(['…']).collect(),
-        None => text.to_owned(),
-    }
+    crate::cut::cut(text, most.saturating_mul(CHARACTERS))
 }
 
 /// Cuts texts so that all together take at most so many tokens: short ones stay whole, and the others share the rest.

@@ -8,8 +8,7 @@ use async_trait::async_trait;
 use entourage_core::{
     Error, ErrorKind, Result, SessionId, Usage,
     agent::{Agent, AgentPart},
-    message::Message,
-    run::{Delegate, Effect, Observation, Outcome, Pause, RunContext, Spawn, Status, Task},
+    run::{Delegate, Outcome, Pause, RunContext, Spawn, Status, Task},
 };
 
 use super::{
@@ -19,7 +18,7 @@ use super::{
     run::PLANNER,
     talk::{Begun, GO_ON, Next, Talk},
 };
-use crate::graph::section;
+use crate::{below::Below, graph::section};
 
 /// The planner and an executor, who talk about one step until it is done.
 pub(super) struct Conversation {
@@ -28,9 +27,6 @@ pub(super) struct Conversation {
     pub(super) planner: Arc<dyn Agent>,
     pub(super) limits: ConversationLimits,
 }
-
-/// What an agent gave in a turn.
-type Turn = (Box<Outcome>, Vec<Arc<Message>>);
 
 #[async_trait]
 impl Agent for Conversation {
@@ -115,7 +111,7 @@ impl Conversation {
     /// Runs a turn of the executor, and records what it said.
     async fn turn(&self, cx: &RunContext, talk: &Talk, turn: u32, begun: Begun) -> Result<Arc<StepMessage>> {
         let limit = self.limits.turn_time;
-        let (outcome, work) = perform(cx, EXECUTOR, &self.executor, begun, limit).await?;
+        let Below { outcome, work, .. } = perform(cx, EXECUTOR, &self.executor, begun, limit).await?;
         let said = said(&outcome, &work, &self.limits)?;
         let asks = said.kind == StepMessageKind::Question && !talk.is_last_turn();
         let child = asks.then(|| cx.session().in_role(PLANNER)).transpose()?;
@@ -143,7 +139,7 @@ impl Conversation {
         section(&mut asked, "question", "", &begun.text);
         asked.push_str("\n\nAnswer it in a few sentences.");
         let begun = Begun { text: asked, ..begun };
-        let (outcome, _) = perform(cx, PLANNER, &self.planner, begun, limit).await?;
+        let Below { outcome, .. } = perform(cx, PLANNER, &self.planner, begun, limit).await?;
         let answer = outcome.text.trim();
         if !outcome.is_completed() || answer.is_empty() {
             let reason = match outcome.status {
@@ -164,21 +160,14 @@ async fn perform(
     agent: &Arc<dyn Agent>,
     begun: Begun,
     limit: Duration,
-) -> Result<Turn> {
+) -> Result<Below> {
     let place: Option<(SessionId, _)> = begun.child.zip(begun.run);
     let (child, run) = place.ok_or_else(lost)?;
     let spawn = Spawn::new(Arc::clone(agent), begun.text).with_role(role).with_part(role);
     let delegate = Delegate::new(child, spawn).run(run).part_of_run().within(Some(limit));
-    let effect = Effect::Delegate(Box::new(delegate)).scoped(cx.scope());
-    let observed = cx.effects().perform(cx, None, effect).await?;
+    let ended = Below::run(delegate, cx).await?;
     // Its end is then the end of this run too, and says nothing about the turn.
-    if cx.cancellation().is_cancelled() {
-        return Err(Error::cancelled());
-    }
-    match observed {
-        Observation::Child { outcome: Some(outcome), work, .. } => Ok((outcome, work)),
-        _ => Err(lost()),
-    }
+    if cx.cancellation().is_cancelled() { Err(Error::cancelled()) } else { Ok(ended) }
 }
 
 fn lost() -> Error {

@@ -19,7 +19,7 @@ use super::{
     guard::{calls_in, too_many},
     message::{StepMessageKind, by_marker, kind_of},
 };
-use crate::autonomy::answered;
+use crate::{autonomy::answered, cut::cut};
 
 /// Name of the tool.
 pub(super) const REPLY: &str = "reply";
@@ -113,11 +113,7 @@ pub(super) fn said(outcome: &Outcome, work: &[Arc<Message>], limits: &Conversati
         Status::Paused(pause) => return Err(Error::paused(pause.clone())),
         status => (StepMessageKind::Error, format!("the executor was {status}")),
     };
-    let text = match text.char_indices().nth(LONGEST) {
-        Some(_) => text.chars().take(LONGEST).chain(['…']).collect(),
-        None => text,
-    };
-    Ok(Said { kind, text, tool_calls: u32::try_from(tool_calls).unwrap_or(u32::MAX) })
+    Ok(Said { kind, text: cut(&text, LONGEST), tool_calls: u32::try_from(tool_calls).unwrap_or(u32::MAX) })
 }
 
 fn marked(text: &str) -> (StepMessageKind, String) {
@@ -193,7 +189,7 @@ mod tests {
         assert!(kind == Error && reason.contains("3"), "{reason}");
         let failed = Status::of(&entourage_core::Error::new(ErrorKind::Overloaded, "too\nbusy"));
         assert_eq!(of(failed, "").0, Error);
-        assert_eq!(of(Status::Completed, &"ü".repeat(40_000)).1.chars().count(), LONGEST + 1);
+        assert_eq!(of(Status::Completed, &"ü".repeat(40_000)).1.chars().count(), LONGEST);
         let diverged = Status::of(&entourage_core::Error::new(ErrorKind::Diverged, "other"));
         assert!(said(&Outcome::new(diverged), &[], &limits()).is_err());
     }

@@ -8,6 +8,7 @@ use entourage_core::{
 };
 
 use super::ResearchTask;
+use crate::cut::cut;
 
 /// Characters of a task's prompt in its heading, and of a failure in the outcome of a research without any answer.
 const HEADING: usize = 80;
@@ -65,13 +66,6 @@ fn reason(outcome: &Outcome) -> String {
     }
 }
 
-fn cut(text: &str, most: usize) -> String {
-    match text.char_indices().nth(most) {
-        Some(_) => text.chars().take(most).chain(['…']).collect(),
-        None => text.to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use entourage_core::{
@@ -121,7 +115,7 @@ mod tests {
         };
         let failed: Vec<_> = failed.iter().map(|it| (&*it.task, it.error.as_str())).collect();
         assert_eq!(failed[0], ("1-doc-reader", "stopped: the deadline passed"));
-        assert_eq!((failed[1].0, failed[1].1.chars().count()), ("2-doc-reader", 201));
+        assert_eq!((failed[1].0, failed[1].1.chars().count()), ("2-doc-reader", 200));
         assert_eq!(failed[2], ("3-doc-reader", "the agent ended without one"));
         assert!(outcome.text.contains("By then it had:\nhalf"), "{}", outcome.text);
     }

@@ -19,6 +19,7 @@ use super::{
 };
 use crate::{
     ReactAgent,
+    cut::cut,
     graph::{GraphReport, Interventions, News, NodeEnd, section, with_text},
     react::ReactBuilder,
 };
@@ -160,10 +161,3 @@ const LONGEST: usize = 20_000;
 
 /// Most characters of all results that it reads.
 const LONGEST_TOGETHER: usize = 400_000;
-
-fn cut(text: &str, most: usize) -> String {
-    match text.char_indices().nth(most) {
-        Some((end, _)) => format!("{}\n(cut: the result is longer)", text.get(..end).unwrap_or_default()),
-        None => text.to_owned(),
-    }
-}

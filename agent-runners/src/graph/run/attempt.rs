@@ -10,9 +10,9 @@ use std::{
 };
 
 use entourage_core::{
-    Error, ErrorKind, ErrorRecord, Result, SessionId, Usage,
+    Error, ErrorKind, ErrorRecord, Result, SessionId,
     agent::Agent,
-    run::{Delegate, Effect, Observation, Outcome, RunContext, Spawn, Status, StopReason},
+    run::{Delegate, Outcome, RunContext, Spawn, Status, StopReason},
 };
 use entourage_runtime::{Caught, check_prompt};
 use tokio_util::sync::CancellationToken;
@@ -22,6 +22,7 @@ use super::{
     machine::{guarded, panicked},
     track::{Attempt, Ended, Spent},
 };
+use crate::below::Below;
 
 /// Role of the sessions of nodes.
 const ROLE: &str = "node";
@@ -117,19 +118,13 @@ impl Worker {
             .cancelled_by(self.stop.clone())
             .within(self.limit)
             .counted();
-        let effect = Effect::Delegate(Box::new(delegate)).scoped(cx.scope());
-        let observed = cx.effects().perform(cx, None, effect).await;
+        let ended = Below::run(delegate, cx).await;
         let asked = || self.stop.is_cancelled() || cx.cancellation().is_cancelled();
         let late = self.limit.is_some() && !asked();
-        match observed {
-            Ok(Observation::Child { outcome: Some(outcome), total, .. }) => {
-                // Unreadable figures are unknown, and no reason to fail a completed attempt.
-                let known = |total: Box<Usage>| Spent { usage: total.tokens(), cost: total.cost };
-                let spent = total.map_or(Spent { usage: outcome.usage, cost: None }, known);
-                Ended { result: self.result(&outcome, late), spent }
-            }
-            Ok(_) => {
-                Ended::new(Attempt::Broken(Error::new(ErrorKind::Internal, "unexpected kind of observation")))
+        match ended {
+            Ok(ended) => {
+                let (usage, cost) = ended.spent();
+                Ended { result: self.result(&ended.outcome, late), spent: Spent { usage, cost } }
             }
             Err(error) => Ended::new(match error.pause() {
                 Some(pause) => Attempt::Paused(pause.clone()),

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use entourage_core::{
-    Error, ErrorKind, SessionId,
+    Error, SessionId,
     event::Recorded,
-    run::{Delegate, Effect, Observation, Outcome, Pause, RunContext, Spawn, Status},
+    run::{Delegate, Outcome, Pause, RunContext, Spawn, Status},
 };
 use futures_util::FutureExt;
 use tokio_util::sync::CancellationToken;
@@ -20,7 +20,7 @@ use super::{
     machine::{Machine, guarded},
     track::Told,
 };
-use crate::typed::OutcomeExt;
+use crate::{below::Below, typed::OutcomeExt};
 
 /// Most characters about a refused step.
 const LONGEST: usize = 500;
@@ -216,13 +216,11 @@ async fn consult(
     let spawn = Spawn::new(Arc::clone(&supervisor.agent), task).with_role(supervisor.role);
     // It helps those who hold all the slots.
     let delegate = Delegate::new(child, spawn).run(news.run).cancelled_by(stop).part_of_run();
-    let effect = Effect::Delegate(Box::new(delegate)).scoped(cx.scope());
-    match cx.effects().perform(cx, None, effect).await {
-        Ok(Observation::Child { outcome: Some(outcome), .. }) => match &outcome.status {
+    match Below::run(delegate, cx).await {
+        Ok(ended) => match &ended.outcome.status {
             Status::Paused(pause) => Advice::Paused(pause.clone()),
-            _ => Advice::Ended(outcome),
+            _ => Advice::Ended(ended.outcome),
         },
-        Ok(_) => Advice::Broken(Error::new(ErrorKind::Internal, "unexpected kind of observation")),
         Err(error) => match error.pause() {
             Some(pause) => Advice::Paused(pause.clone()),
             None => Advice::Broken(error),

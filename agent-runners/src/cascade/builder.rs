@@ -255,7 +255,9 @@ impl CascadeBuilder {
     /// Sets a closure that says whether an answer will do, and otherwise why not; the reason is told to the next agent,
     /// in at most 4,000 characters. A panic refuses the answer. It replaces an agent that verifies.
     ///
-    /// It is called once for each attempt, and again only where the process died before its answer was stored.
+    /// It is called once for each attempt, and again only where the process died before its answer was stored. It may
+    /// block: it is called on a thread for such work. A cancel of the run, or its deadline, does not wait for it; the
+    /// thread is its own until it returns.
     pub fn verify(mut self, verify: impl Fn(&Outcome) -> Result<(), String> + Send + Sync + 'static) -> Self {
         self.verifier = Some(Draft::Closure(Arc::new(verify)));
         self

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use entourage_core::{
-    Error, ErrorKind, Money, Result, Usage,
+    Error, ErrorKind, Result,
     agent::{Agent, AgentPart},
     message::{Message, Role},
-    run::{Delegate, Effect, Observation, Outcome, Pause, RunContext, Spawn, Status, Task},
+    run::{Delegate, Outcome, Pause, RunContext, Spawn, Status, Task},
 };
 
 use super::{
@@ -20,6 +20,7 @@ use super::{
 };
 use crate::{
     autonomy::{Discriminator, Player, check::Check},
+    below::Below,
     graph::{section, with_text},
 };
 
@@ -28,14 +29,6 @@ const ROLE: &str = "attempt";
 
 /// Name of the checker among the parts.
 const CHECK: &str = "check";
-
-/// The end of a child's run.
-struct Ended {
-    outcome: Outcome,
-    work: Vec<Arc<Message>>,
-    usage: Usage,
-    cost: Option<Money>,
-}
 
 #[async_trait]
 impl Agent for Cascade {
@@ -100,7 +93,9 @@ impl Drive<'_> {
         let player = cascade.player(&started)?;
         let ended = self.work(player, &started).await?;
         let ruling = match (fate(&ended.outcome.status), &cascade.0.verifier) {
-            (Fate::Answered, Verifier::Closure(verify)) => verify::ask(verify, &ended.outcome),
+            (Fate::Answered, Verifier::Closure(verify)) => {
+                verify::ask(verify, &ended.outcome, self.cx).await?
+            }
             (Fate::Answered, Verifier::Agent(checker)) => {
                 self.check(checker, player, &started, &ended).await?
             }
@@ -109,8 +104,8 @@ impl Drive<'_> {
         let last = usize::try_from(started.step).is_ok_and(|step| step >= cascade.0.steps.len());
         let settled = settle(&ended.outcome, ruling, started.attempt, last);
         let CascadeStarted { attempt, step, agent, child, task, .. } = CascadeStarted::clone(&started);
-        let Ended { outcome, usage, cost, .. } = ended;
-        let (refused, ended) = (settled.refused, settled.ended);
+        let (usage, cost) = ended.spent();
+        let (outcome, refused, ended) = (*ended.outcome, settled.refused, settled.ended);
         Ok(CascadeStep { attempt, step, agent, child, task, outcome, refused, ended, usage, cost })
     }
 
@@ -147,7 +142,7 @@ impl Drive<'_> {
     }
 
     /// Has the agent work, in a conversation that holds the cascade's own before its prompt.
-    async fn work(&self, player: &Player, started: &CascadeStarted) -> Result<Ended> {
+    async fn work(&self, player: &Player, started: &CascadeStarted) -> Result<Below> {
         let (task, cx) = (self.task, self.cx);
         let given = Task::of(Arc::clone(&task.prompt), None, None).with_labels(task.labels);
         let given = match self.progress.last.as_ref().and_then(|last| last.refused.as_ref()) {
@@ -169,7 +164,7 @@ impl Drive<'_> {
         checker: &Discriminator,
         player: &Player,
         attempt: &CascadeStarted,
-        answer: &Ended,
+        answer: &Below,
     ) -> Result<Ruling> {
         let agent = checker.agent(player);
         let started = match &self.progress.check {
@@ -196,23 +191,15 @@ impl Drive<'_> {
 ///
 /// # Errors
 /// A pause, a cancel, [`ErrorKind::Diverged`] from below, the store's.
-async fn ended(delegate: Delegate, cx: &RunContext) -> Result<Ended> {
-    let effect = Effect::Delegate(Box::new(delegate.part_of_run())).scoped(cx.scope());
-    let Observation::Child { outcome: Some(outcome), work, total, .. } =
-        cx.effects().perform(cx, None, effect).await?
-    else {
-        return Err(Error::new(ErrorKind::Internal, "a child gave no outcome"));
-    };
-    match &outcome.status {
-        Status::Cancelled => return Err(Error::cancelled()),
-        Status::Paused(pause) => return Err(Error::paused(pause.clone())),
+async fn ended(delegate: Delegate, cx: &RunContext) -> Result<Below> {
+    let ended = Below::run(delegate.part_of_run(), cx).await?;
+    match &ended.outcome.status {
+        Status::Cancelled => Err(Error::cancelled()),
+        Status::Paused(pause) => Err(Error::paused(pause.clone())),
         // Its own code or settings changed: its run stays open, and so does this one.
-        Status::Failed(error) if error.kind == ErrorKind::Diverged => return Err(error.to_error()),
-        _ => {}
+        Status::Failed(error) if error.kind == ErrorKind::Diverged => Err(error.to_error()),
+        _ => Ok(ended),
     }
-    // Unreadable figures are unknown, and no reason to fail.
-    let (usage, cost) = total.map_or((outcome.usage, None), |total| (total.tokens(), total.cost));
-    Ok(Ended { outcome: *outcome, work, usage, cost })
 }
 
 /// Checks that something new may begin.

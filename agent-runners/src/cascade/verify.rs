@@ -3,10 +3,13 @@
 use std::{fmt, sync::Arc};
 
 use entourage_core::{
+    Error, ErrorKind, Result,
     message::Message,
-    run::{Outcome, Status},
+    run::{Outcome, RunContext, Status},
 };
 use entourage_runtime::caught;
+use tokio::runtime::Handle;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::fate::Ruling;
 use crate::autonomy::{
@@ -44,12 +47,28 @@ impl fmt::Debug for Verifier {
     }
 }
 
-/// Asks a closure of the program. A panic refuses the answer.
-pub(super) fn ask(verify: &VerifyFn, outcome: &Outcome) -> Ruling {
-    match caught(|| verify(outcome)) {
+/// Asks a closure of the program, on a thread for work that blocks: a run that is cancelled or late waits no longer. A
+/// panic refuses the answer.
+///
+/// # Errors
+/// [`ErrorKind::Cancelled`] when the run is.
+pub(super) async fn ask(verify: &VerifyFn, outcome: &Outcome, cx: &RunContext) -> Result<Ruling> {
+    let (verify, outcome) = (Arc::clone(verify), outcome.clone());
+    let ask = move || match caught(|| verify(&outcome)) {
         Ok(Ok(())) => Ruling::Accepted,
         Ok(Err(reason)) => Ruling::Refused(reason),
         Err(panic) => Ruling::Refused(format!("the verifier panicked: {panic}")),
+    };
+    // Outside of tokio there are no such threads.
+    let Ok(tokio) = Handle::try_current() else { return Ok(ask()) };
+    // Dropped before it began, it is not called any more.
+    let asked = AbortOnDropHandle::new(tokio.spawn_blocking(ask));
+    tokio::select! {
+        biased;
+        ruling = asked => ruling.map_err(|error| {
+            Error::new(ErrorKind::Internal, "the verifier was ended from outside").caused_by(error)
+        }),
+        () = cx.cancellation().cancelled() => Err(Error::cancelled()),
     }
 }
 

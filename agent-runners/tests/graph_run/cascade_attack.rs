@@ -209,6 +209,40 @@ async fn attack_46_a_check_that_hangs_ends_by_cancel_and_by_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn attack_22_a_verifier_that_never_returns_holds_up_no_cancel_and_no_deadline() {
+    for by_deadline in [false, true] {
+        let small = ScriptedProvider::by_history().text("One.");
+        let agent = ReactAgent::builder("worker", small.model()).build().unwrap();
+        let (asked, mut is_asked) = tokio::sync::mpsc::unbounded_channel();
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        let held = std::sync::Mutex::new(held);
+        let verify = move |_: &Outcome| {
+            asked.send(()).unwrap();
+            // Until the test is over.
+            let _ = held.lock().unwrap().recv();
+            Ok(())
+        };
+        let cascade = Cascade::of_models(&agent, [small.model(), small.model()]).verify(verify);
+        let (cascade, store) = (cascade.build().unwrap(), memory());
+        let task = Task::new("Count.");
+        let late = Timestamp::from_micros(1_767_225_600_000_000).after(secs(5));
+        let task = if by_deadline { task.with_deadline(late) } else { task };
+        let run = runtime_on(&store).session_with_id(root()).start(&cascade, task);
+        is_asked.recv().await.unwrap();
+        match by_deadline {
+            // The clock stands still by itself while a thread works.
+            true => tokio::time::advance(secs(6)).await,
+            false => run.cancel(),
+        }
+        let outcome = run.outcome().await.unwrap();
+        let expected = if by_deadline { Status::Stopped(StopReason::Deadline) } else { Status::Cancelled };
+        assert_eq!((outcome.status, small.count()), (expected, 1));
+        assert!(steps(&store).await.is_empty(), "nothing is recorded of an attempt that nobody judged");
+        drop(release);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn figures_that_nobody_reported_are_unknown_and_not_zero() {
     let silent =
         || ScriptedProvider::by_history().step(Script::new().text("One.").finish(FinishReason::Stop));

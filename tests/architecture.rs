@@ -486,6 +486,24 @@ fn doc_comments_are_plain() {
 }
 
 #[test]
+fn models_are_shown_no_links_of_rustdoc() {
+    let mut found = Vec::new();
+    let mut read_types = 0;
+    for path in
+        sources(root()).into_iter().filter(|path| path.components().any(|part| part.as_os_str() == "src"))
+    {
+        let source = read(&path);
+        read_types += source.matches("JsonSchema)]").count();
+        found.extend(words::shown_to_models(&source).iter().map(|line| format!("{}:{line}", shown(&path))));
+    }
+    assert!(read_types > 40, "only {read_types} types with a schema were read");
+    refuse(
+        &found,
+        "a model sees these links as they are; give a `#[schemars(description = \"…\")]`, or say it plainly:",
+    );
+}
+
+#[test]
 fn lines_of_comments_are_short() {
     let mut found = Vec::new();
     for path in sources(root()) {

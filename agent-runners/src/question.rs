@@ -35,6 +35,7 @@ const DESCRIPTION: &str = "Asks the user 1 to 5 questions and waits for the answ
 /// assert_eq!((asked[0].kind, asked[0].options.len()), (QuestionKind::Single, 2));
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(description = "One question to the user.")]
 #[non_exhaustive]
 pub struct Question {
     /// The question.
@@ -48,6 +49,7 @@ pub struct Question {
 
 /// The kind of answer that a [`Question`] wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[schemars(description = "The kind of answer that a question wants.")]
 #[serde(rename_all = "snake_case")]
 pub enum QuestionKind {
     /// Yes or no.

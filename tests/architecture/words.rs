@@ -49,6 +49,40 @@ impl Doc {
     }
 }
 
+/// The places at which documentation that a derived schema shows to models has links or code of rustdoc: `file` line by
+/// line, of each type that derives `JsonSchema`. A description in `#[schemars(…)]` stands in for the documentation.
+pub(crate) fn shown_to_models(source: &str) -> Vec<usize> {
+    let lines: Vec<_> = source.lines().collect();
+    let is_said = |line: &str| line.trim_start().starts_with("///");
+    let is_about = |line: &str| is_said(line) || line.trim_start().starts_with("#[");
+    let is_link = |line: &str| line.contains("](") || line.contains("[`") || line.contains("```");
+    let derives = |line: &str| {
+        line.starts_with("#[derive(")
+            && line.split(|c: char| !c.is_alphanumeric()).any(|word| word == "JsonSchema")
+    };
+    let mut found = Vec::new();
+    for (at, _) in lines.iter().enumerate().filter(|(_, line)| derives(line)) {
+        let begin = (0..at).rev().take_while(|line| is_about(lines[*line])).last().unwrap_or(at);
+        let item = (at..lines.len()).find(|line| !is_about(lines[*line])).unwrap_or(at);
+        let has_body = lines[item].ends_with('{');
+        let end = (item..lines.len()).find(|line| !has_body || lines[*line] == "}").unwrap_or(item);
+        // Each part: its documentation and attributes, up to the line that they are about.
+        let mut part = begin;
+        for line in begin..=end {
+            if !is_about(lines[line]) {
+                let about = &lines[part..line];
+                let other = ["description", "skip"]
+                    .iter()
+                    .any(|word| about.iter().any(|line| line.contains("schemars(") && line.contains(word)));
+                let links = (part..line).filter(|line| is_said(lines[*line]) && is_link(lines[*line]));
+                found.extend(links.filter(|_| !other).map(|line| line + 1));
+                part = line + 1;
+            }
+        }
+    }
+    found
+}
+
 /// True for a line of a comment with more than `most` characters. A row of a table cannot be wrapped.
 pub(crate) fn is_too_long(line: &str, most: usize) -> bool {
     let text = line.trim_start();
@@ -61,6 +95,31 @@ fn is_row_id(word: &str) -> bool {
     let [first, second, tens, ones] = word.as_bytes() else { return false };
     let family = matches!((first, second), (b'C', b'A'..=b'Z') | (b'L' | b'B', b'O') | (b'A', b'I'));
     family && tens.is_ascii_digit() && ones.is_ascii_digit()
+}
+
+#[test]
+fn planted_links_in_schemas_are_found() {
+    let source = [
+        "/// A [`Plan`].",
+        "#[derive(Debug, JsonSchema)]",
+        "pub struct A {",
+        "    /// See [this](crate::B).",
+        "    b: u8,",
+        "    /// See [`B`].",
+        "    #[schemars(description = \"B.\")]",
+        "    c: u8,",
+        "    /// Plain, with `code` and [1].",
+        "    d: u8,",
+        "}",
+        "/// A [`Plan`].",
+        "#[derive(JsonSchema)]",
+        "#[schemars(description = \"It.\")]",
+        "struct C(u8);",
+        "/// A [`Plan`].",
+        "#[derive(Debug)]",
+        "struct D;",
+    ];
+    assert_eq!(shown_to_models(&source.join("\n")), [1, 4]);
 }
 
 #[test]

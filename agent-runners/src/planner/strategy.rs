@@ -17,6 +17,7 @@ const SEQUENCE: &[&str] =
 
 /// Strategy of a [`Planner`](super::Planner) for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[schemars(description = "The strategy for a request.")]
 #[serde(rename_all = "snake_case")]
 pub enum PlannerStrategy {
     /// A direct answer, without tools.

@@ -23,6 +23,7 @@ macro_rules! prompt {
 
 /// The kind of agent that works on a task of a [`Research`](crate::research::Research). Each only looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[schemars(description = "The kind of agent that works on a task. Each only looks.")]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Researcher {

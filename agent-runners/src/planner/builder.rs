@@ -46,7 +46,7 @@ const AT_ONCE: usize = 5;
 ///
 /// # Plan
 /// The planner looks with its read tools and gives numbered [steps](crate::planner::PlannedStep). A plan that cannot
-/// run goes back to it once, with all that is wrong. The steps run as a [`TaskGraph`](crate::graph::TaskGraph), each
+/// run, or is too long, goes back to it once, with all that is wrong. The steps run as a [`TaskGraph`](crate::graph::TaskGraph), each
 /// after those that it depends on, and is given their results. If a step fails, those that depend on it are skipped;
 /// the planner then makes another plan for what is left, and what is done is kept ([`PlannerBuilder::max_replans`]).
 ///
@@ -222,7 +222,7 @@ impl PlannerBuilder {
         self
     }
 
-    /// Sets the limits of conversations with executors, and of replies.
+    /// Sets the limits of plans, of conversations with executors, and of replies.
     pub fn limits(mut self, limits: ConversationLimits) -> Self {
         self.limits = limits;
         self
@@ -332,8 +332,8 @@ impl PlannerBuilder {
     }
 
     fn steps(&self, instructions: &Instructions) -> Result<Arc<dyn Agent>> {
-        let steps =
-            self.planner(&prompts::planning(instructions), Params::default()).tools(self.tools.clone());
+        let params = Params::default().with_max_output(self.limits.plan_output);
+        let steps = self.planner(&prompts::planning(instructions), params).tools(self.tools.clone());
         Ok(Arc::new(steps.returns::<Draft>().repairs(0).build()?))
     }
 

@@ -1,12 +1,14 @@
-//! The limits of conversations between a planner and its executors, and of their replies.
+//! The limits of plans, of conversations between a planner and its executors, and of their replies.
 
 use std::time::Duration;
 
 use entourage_core::{Error, ErrorKind, Result};
 
-/// Limits of the conversations between a [`Planner`](super::Planner) and its executors.
+/// Limits of a [`Planner`](super::Planner): of its plans, and of its conversations with executors.
 ///
-/// A conversation that reaches a limit ends as failed, with the reason. What the last turn completes still counts.
+/// A conversation that reaches a limit ends as failed, with the reason. What the last turn completes still counts. A plan
+/// that is too long goes back to the planner once; a second one fails the run with [`ErrorKind::TooLarge`]. Whatever the
+/// limits, a plan has at most 1,000 steps and 256 KiB.
 ///
 /// | limit | default |
 /// |---|---|
@@ -17,6 +19,8 @@ use entourage_core::{Error, ErrorKind, Result};
 /// | output of a turn, and its temperature | 1,500 tokens, 0.3 |
 /// | output of an answer of the planner, and its temperature | 1,000 tokens, 0.7 |
 /// | output of the final answer | 500 tokens |
+/// | output of a model call that makes a plan | 16,000 tokens |
+/// | steps of a plan | 200 |
 /// | tool calls of a turn | 10 |
 /// | retries of a tool that fails in a turn | 2 |
 ///
@@ -49,6 +53,10 @@ pub struct ConversationLimits {
     pub answer_temperature: f64,
     /// Output tokens of the planner's final answer from the results of a plan.
     pub synthesis_output: u64,
+    /// Output tokens of each of the planner's model calls by which it looks and makes a plan.
+    pub plan_output: u64,
+    /// Steps of a plan.
+    pub plan_steps: usize,
     /// Tool calls of one turn of the executor, those of `reply` not among them.
     pub tool_calls: u32,
     /// Times that an executor may call a tool again in a turn in which it failed.
@@ -88,6 +96,10 @@ impl ConversationLimits {
         with_answer_temperature => answer_temperature: f64;
         /// Sets the output tokens of the final answer from the results of a plan.
         with_synthesis_output => synthesis_output: u64;
+        /// Sets the output tokens of each model call that makes a plan.
+        with_plan_output => plan_output: u64;
+        /// Sets the steps of a plan, at least 1.
+        with_plan_steps => plan_steps: usize;
         /// Sets the tool calls of one turn of the executor.
         with_tool_calls => tool_calls: u32;
         /// Sets how often an executor may call a tool again in a turn in which it failed.
@@ -101,9 +113,10 @@ impl ConversationLimits {
             ("time", self.time.is_zero()),
             ("turn_time", self.turn_time.is_zero()),
             ("answer_time", self.answer_time.is_zero()),
+            ("plan_steps", self.plan_steps == 0),
         ];
         if let Some((name, _)) = zero.iter().find(|(_, is_zero)| *is_zero) {
-            let text = format!("a conversation needs more than none of `{name}`; raise that limit");
+            let text = format!("a planner needs more than none of `{name}`; raise that limit");
             return Err(Error::new(ErrorKind::Config, text));
         }
         let warm = [
@@ -132,6 +145,8 @@ impl Default for ConversationLimits {
             answer_output: 1_000,
             answer_temperature: 0.7,
             synthesis_output: 500,
+            plan_output: 16_000,
+            plan_steps: 200,
             tool_calls: 10,
             tool_retries: 2,
         }

@@ -1,8 +1,9 @@
 //! A planner with executors: a strong model plans, cheap models that only look work on the steps, and the planner
 //! answers from what they found.
 //!
-//! Pure: `strategy` (answer, work or plan), `plan` (steps and their problems), `talk` (the next message between planner
-//! and executor), `budget` (tokens by part), `report` (results and figures). `run`, `execution` and `conversation`
+//! Pure: `strategy` (answer, work or plan), `plan` (steps and their problems), `questions` (answers that
+//! ask the user), `talk` (the next message between planner and executor), `budget` (tokens by part), `report` (results
+//! and figures). `run`, `execution` and `conversation`
 //! drive: they call, record and wait, and decide nothing else. It must not touch files or the web: the tools are the
 //! program's.
 //!
@@ -28,6 +29,7 @@ mod message;
 mod plan;
 mod progress;
 mod prompts;
+mod questions;
 mod reply;
 mod report;
 mod run;

@@ -1,14 +1,14 @@
 //! The steps of a plan, as a planner gives them, and the problems for which they are sent back. Pure.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
 
 use entourage_core::{
     agent::Agent,
     event::plain_line,
-    tool::{Access, Tools},
+    tool::{Access, ToolSpec, Tools},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,14 +16,14 @@ use serde::{Deserialize, Serialize};
 use super::{
     PartBudgets,
     budget::{tokens, tokens_of},
+    questions::QUESTIONS,
 };
 use crate::graph::{self, PlanTask};
 
 /// Most problems that a planner is told at once.
 const TOLD: usize = 20;
 
-/// Most questions to the user, and characters of one.
-const QUESTIONS: usize = 5;
+/// Most characters of a question to the user.
 const QUESTION: usize = 2_000;
 
 /// Most characters of a step's type.
@@ -100,8 +100,10 @@ impl Draft {
             }
             (true, false) => self.check_questions(rules, &mut problems),
             (false, true) => {
+                let tools = rules.tools.iter().map(|tool| tool.spec());
+                let tools: HashMap<_, _> = tools.map(|spec| (spec.name(), (spec, tokens_of(spec)))).collect();
                 for step in self.steps.iter().take(graph::Plan::MAX_TASKS) {
-                    step.check(rules, &mut problems);
+                    step.check(rules, &tools, &mut problems);
                 }
                 // The graph knows what a plan of tasks must be.
                 let graph = self.graph(rules).graph("plan", &rules.agents.map(Arc::clone));
@@ -133,7 +135,7 @@ impl Draft {
         if self.questions.len() > QUESTIONS {
             problems.push(format!("there are {} questions; ask at most {QUESTIONS}", self.questions.len()));
         }
-        if self.questions.iter().any(|question| question.trim().is_empty()) {
+        if self.questions.iter().any(|question| plain_line(question).is_empty()) {
             problems.push("a question has no text".to_owned());
         }
         if self.questions.iter().any(|question| question.chars().nth(QUESTION).is_some()) {
@@ -159,7 +161,21 @@ impl Draft {
 }
 
 impl PlannedStep {
-    fn check(&self, rules: &Rules<'_>, problems: &mut Vec<String>) {
+    /// Returns about how many bytes its JSON has.
+    pub(super) fn bytes(&self) -> usize {
+        let tools: usize = self.tools.iter().map(|name| name.len().saturating_add(3)).sum();
+        let texts = [self.kind.len(), self.description.len(), self.constraints.len(), tools];
+        let numbers = self.depends_on.len().saturating_mul(8);
+        texts.into_iter().fold(numbers.saturating_add(160), usize::saturating_add)
+    }
+
+    /// Adds what is wrong with the step. Of each tool, by its name, the tokens are known.
+    fn check(
+        &self,
+        rules: &Rules<'_>,
+        tools: &HashMap<&str, (&ToolSpec, usize)>,
+        problems: &mut Vec<String>,
+    ) {
         let number = self.number;
         let mut problem = |text: String| problems.push(format!("step {number} {text}"));
         if number == 0 {
@@ -181,16 +197,14 @@ impl PlannedStep {
         if used > most {
             problem(format!("has a description of {used} tokens; {most} are allowed"));
         }
-        let by_name: BTreeMap<_, _> =
-            rules.tools.iter().map(|tool| (tool.spec().name(), tool.spec())).collect();
         let mut taken = 0_usize;
         for name in &self.tools {
-            let Some(spec) = by_name.get(name.as_str()) else {
+            let Some((spec, used)) = tools.get(name.as_str()) else {
                 let shown: String = plain_line(name).chars().take(60).collect();
                 problem(format!("names the tool `{shown}`, which does not exist"));
                 continue;
             };
-            taken = taken.saturating_add(tokens_of(spec));
+            taken = taken.saturating_add(*used);
             if executor && !rules.reads.contains(spec.access()) {
                 let access = spec.access();
                 problem(format!(

@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{PlannedStep, PlannerStrategy, StepReport, StepStatus};
 
+/// Most bytes of a plan that is kept without a look at it.
+const PLAIN: usize = 256 * 1024;
+
 /// A decision of a planner, as a recorded value of its session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -63,7 +66,13 @@ impl Record for PlannerProgress {
         })
     }
 
+    /// A plan of this size is read back as it is, and no bound is near.
     fn weigh(&self) -> Result<usize> {
-        weigh_plain(self)
+        let bytes = match self {
+            Self::PlanCreated { steps, .. } => steps.iter().map(PlannedStep::bytes).sum(),
+            Self::PlanEnded { steps, .. } => steps.iter().map(StepReport::bytes).sum(),
+            Self::Analyzed { .. } | Self::UserAsked { .. } => return weigh_plain(self),
+        };
+        if bytes <= PLAIN { Ok(bytes) } else { weigh_plain(self) }
     }
 }

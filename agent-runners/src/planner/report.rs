@@ -74,6 +74,14 @@ pub struct StepReport {
     pub optional: bool,
 }
 
+impl StepReport {
+    /// Returns about how many bytes its JSON has.
+    pub(super) fn bytes(&self) -> usize {
+        let error = self.error.as_ref().map_or(0, String::len);
+        [self.description.len(), self.result.len(), error].into_iter().fold(120, usize::saturating_add)
+    }
+}
+
 /// Returns the reports of steps, in the order of the plan, by that of their graph.
 pub(super) fn reports(steps: &[PlannedStep], graph: &GraphReport) -> Vec<StepReport> {
     let ends: HashMap<&str, Option<&NodeEnd>> =

@@ -1,16 +1,17 @@
 //! The driver of a planner: it asks for a strategy and a plan, executes the plan, and answers. Each of its agents is a
 //! child whose end is recorded, so a resumed run decides the same.
 
-use std::{collections::BTreeSet, fmt::Write as _, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use entourage_core::{
     Error, ErrorKind, Result,
     agent::{Agent, AgentPart},
     event::plain_line,
-    message::{History, Message, Part as MessagePart, Role},
+    message::{Message, Part as MessagePart},
     permission::Scope,
-    run::{Delegate, Effect, Observation, Outcome, RunContext, Spawn, Status, StopReason, Task},
+    provider::FinishReason,
+    run::{Delegate, Effect, Outcome, RunContext, Spawn, Status, StopReason, Task},
 };
 
 use super::{
@@ -19,10 +20,11 @@ use super::{
     builder::Inner,
     execution::{Job, PLAN},
     plan::{Draft, Rules},
+    questions::{answering, asked_before, asking, request},
     report::{is_done, listing, marked_listing, stop_reason},
     strategy::{self, Analysis},
 };
-use crate::{graph::section, typed::OutcomeExt};
+use crate::{below::Below, graph::section, typed::OutcomeExt};
 
 /// Name of the planner, and the role of its session.
 pub(super) const PLANNER: &str = "planner";
@@ -30,11 +32,8 @@ pub(super) const PLANNER: &str = "planner";
 /// Role of the session in which requests are classified.
 const STRATEGY: &str = "strategy";
 
-/// First line of an answer that asks the user: the next prompt then goes on.
-const ASKS: &str = "Before I begin, I need to know:";
-
-/// Most messages that a request has, with questions about it and their answers.
-const ASKED: usize = 20;
+/// Most bytes of a plan: a service may ignore the output that it was given.
+const PLAN_BYTES: usize = 256 * 1024;
 
 /// An agent of a planner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,7 +135,7 @@ impl Drive<'_> {
         let run = self.cx.run().started_at(self.runs);
         let delegate = Delegate::new(child, spawn).run(run).part_of_run().within(limit);
         let observed = self.cx.perform(Effect::Delegate(Box::new(delegate))).await?;
-        let Observation::Child { outcome: Some(outcome), .. } = observed else { return Err(lost()) };
+        let outcome = Below::of(observed)?.outcome;
         if self.cx.cancellation().is_cancelled() || (limit.is_none() && outcome.status == Status::Cancelled) {
             return Err(Error::cancelled());
         }
@@ -172,7 +171,11 @@ impl Drive<'_> {
             let draft = match self.draft(round, &goal, ask, &done).await {
                 Ok(draft) => draft,
                 // What is done is answered from, whatever became of the rest.
-                Err(error) if round > 1 && error.kind() == ErrorKind::Protocol => break,
+                Err(error)
+                    if round > 1 && matches!(error.kind(), ErrorKind::Protocol | ErrorKind::TooLarge) =>
+                {
+                    break;
+                }
                 Err(error) => return Err(error),
             };
             if !draft.questions.is_empty() {
@@ -199,29 +202,66 @@ impl Drive<'_> {
         done: &[StepReport],
     ) -> Result<Draft> {
         let done: BTreeSet<_> = done.iter().map(|step| step.number).collect();
-        let mut problem = String::new();
+        let mut refused = None;
         for _ in 0..2 {
             let outcome = self.turn(Part::Steps, ask, None).await?;
             // One model call gives the plan; any other called a tool.
             self.looked |= outcome.steps > 1;
-            problem = match (outcome.value::<Draft>(), &outcome.status) {
-                (Ok(draft), _) => match draft.check(&self.rules(round, &done)) {
-                    Ok(()) => return Ok(draft.without_doubles()),
-                    Err(problem) => problem,
-                },
-                (Err(error), Status::Completed | Status::Stopped(StopReason::Incomplete { .. })) => {
-                    error.message().to_owned()
-                }
-                (Err(error), status) => return Err(failure(status).unwrap_or(error)),
+            let (kind, problem) = match self.read_draft(&outcome, &self.rules(round, &done))? {
+                Ok(draft) => return Ok(draft),
+                Err(problem) => problem,
             };
             let text = format!("This plan cannot run: {problem}\n\nGive one that can, for this request:");
             ask = Message::user(self.about(text, goal));
+            refused = Some((kind, problem));
         }
-        let text = format!(
-            "the planner made no plan that can run: {}; say what is to be done in other words, or plan with another model",
-            plain_line(&cut(&problem, 200))
-        );
-        Err(Error::new(ErrorKind::Protocol, text))
+        let (kind, problem) = refused.ok_or_else(lost)?;
+        let next = match kind {
+            ErrorKind::TooLarge => {
+                "ask for less at once, or raise the limits of plans with `PlannerBuilder::limits`"
+            }
+            _ => "say what is to be done in other words, or plan with another model",
+        };
+        let problem = plain_line(&cut(&problem, 200));
+        Err(Error::new(kind, format!("the planner made no plan that can run: {problem}; {next}")))
+    }
+
+    /// Reads a plan. A problem, with its kind, is one that the planner can mend.
+    ///
+    /// # Errors
+    /// The end of a run that gave no answer.
+    fn read_draft(&self, outcome: &Outcome, rules: &Rules<'_>) -> Result<Result<Draft, (ErrorKind, String)>> {
+        let limits = &self.planner.limits;
+        let too_long = |problem: String| Ok(Err((ErrorKind::TooLarge, problem)));
+        if matches!(outcome.status, Status::Stopped(StopReason::Reply(FinishReason::Length))) {
+            let most = limits.plan_output;
+            return too_long(format!("it takes more than {most} tokens; give fewer steps, in fewer words"));
+        }
+        let bytes = outcome.text.len();
+        if bytes > PLAN_BYTES {
+            return too_long(format!(
+                "it has {bytes} bytes, and {PLAN_BYTES} are allowed; give fewer steps, in fewer words"
+            ));
+        }
+        // A completed answer was judged by its schema.
+        let draft = match serde_json::from_str(&outcome.text) {
+            Ok(draft) if outcome.is_completed() => Ok(draft),
+            _ => outcome.value::<Draft>(),
+        };
+        match (draft, &outcome.status) {
+            (Ok(draft), _) if draft.steps.len() > limits.plan_steps => {
+                let (count, most) = (draft.steps.len(), limits.plan_steps);
+                too_long(format!("it has {count} steps, and {most} are allowed; give fewer"))
+            }
+            (Ok(draft), _) => Ok(match draft.check(rules) {
+                Ok(()) => Ok(draft.without_doubles()),
+                Err(problem) => Err((ErrorKind::Protocol, problem)),
+            }),
+            (Err(error), Status::Completed | Status::Stopped(StopReason::Incomplete { .. })) => {
+                Ok(Err((ErrorKind::Protocol, error.message().to_owned())))
+            }
+            (Err(error), status) => Err(failure(status).unwrap_or(error)),
+        }
     }
 
     fn rules<'a>(&'a self, round: u32, done: &'a BTreeSet<u32>) -> Rules<'a> {
@@ -261,11 +301,7 @@ impl Drive<'_> {
 
     /// Ends the run with questions to the user.
     fn ask_user(&self, questions: Vec<String>) -> Result<Outcome> {
-        let mut text = ASKS.to_owned();
-        for question in &questions {
-            // Writing to a string cannot fail.
-            let _ = write!(text, "\n- {}", plain_line(question));
-        }
+        let text = asking(&questions);
         self.cx.record(PlannerProgress::UserAsked { questions })?;
         Ok(Outcome::completed(text))
     }
@@ -295,7 +331,7 @@ impl Drive<'_> {
             _ => false,
         };
         let answered = is_answer && !outcome.text.trim().is_empty();
-        let text = if answered { outcome.text } else { listing(&all, budget) };
+        let text = if answered { answering(outcome.text) } else { listing(&all, budget) };
         if completed {
             let mut outcome = Outcome::completed(text);
             let failed = all.iter().filter(|step| step.status != StepStatus::Completed);
@@ -349,7 +385,7 @@ fn answered(outcome: Outcome) -> Result<Outcome> {
         return Err(error.to_error());
     }
     let mut answer = Outcome::new(outcome.status);
-    answer.text = outcome.text;
+    answer.text = answering(outcome.text);
     Ok(answer)
 }
 
@@ -365,31 +401,6 @@ fn failure(status: &Status) -> Option<Error> {
         Status::Paused(pause) => Some(Error::paused(pause.clone())),
         _ => Some(Error::cancelled()),
     }
-}
-
-/// Returns the text of a request. One that answers questions begins with the request that these were about.
-fn request(history: &History, prompt: &Message) -> String {
-    let mut texts = vec![prompt.text()];
-    let said = history.iter().filter(|message| matches!(message.role(), Role::User | Role::Assistant));
-    let mut before: Vec<_> = said.collect();
-    if before.pop_if(|last| last.role() == Role::User).is_none() {
-        return texts.concat();
-    }
-    while texts.len() < ASKED
-        && let Some(asks) =
-            before.pop_if(|last| last.role() == Role::Assistant && last.text().starts_with(ASKS))
-    {
-        texts.push(asks.text());
-        texts.extend(before.pop_if(|last| last.role() == Role::User).map(|message| message.text()));
-    }
-    texts.reverse();
-    texts.join("\n\n")
-}
-
-/// True if the run before ended with questions to the user.
-fn asked_before(history: &History) -> bool {
-    let said = history.iter().filter(|message| message.role() != Role::User).last();
-    said.is_some_and(|message| message.role() == Role::Assistant && message.text().starts_with(ASKS))
 }
 
 fn lost() -> Error {

@@ -67,6 +67,8 @@ async fn attack_46_limits_and_budgets_at_the_ends_of_their_ranges() {
         .with_executor_output(u64::MAX)
         .with_answer_output(u64::MAX)
         .with_synthesis_output(u64::MAX)
+        .with_plan_output(u64::MAX)
+        .with_plan_steps(usize::MAX)
         .with_tool_calls(u32::MAX)
         .with_tool_retries(u32::MAX);
     let parts = PartBudgets::default()

@@ -1,11 +1,11 @@
-//! Budgets of input by part.
+//! Budgets of input by part, and bounds on plans.
 
-use entourage_core::ErrorKind;
-use entourage_runners::planner::PartBudgets;
-use entourage_testkit::ScriptedProvider;
+use entourage_core::{ErrorKind, provider::FinishReason};
+use entourage_runners::planner::{ConversationLimits, PartBudgets};
+use entourage_testkit::{Script, ScriptedProvider};
 use serde_json::json;
 
-use super::{REQUEST, builder, looks, plans, reply, run, runtime, step, steps, view};
+use super::{REQUEST, builder, looks, plans, reply, run, runtime, step, steps, told, view};
 
 #[test]
 fn bo10_a_fixed_part_over_its_budget_is_a_build_error_that_names_it() {
@@ -88,4 +88,41 @@ async fn bo10_a_step_over_its_budget_goes_back_to_the_planner() {
     assert!(run(&planner, REQUEST).await.0.is_completed());
     let told = planner_model.requests()[1].messages.last().unwrap().text();
     assert!(told.contains("step 1 has a description of 201 tokens; 200 are allowed"), "{told}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn attack_22_a_plan_that_is_too_long_goes_back_once_and_then_fails_the_run() {
+    let steps_of = |count| steps((1..=count).map(|number| step(number, &[])));
+    let cut = || Script::new().text("{\"steps\": [{\"number\": 1, ").finish(FinishReason::Length);
+    let long = || {
+        let mut step = step(1, &[]);
+        step["description"] = "x".repeat(300_000).into();
+        steps([step])
+    };
+    let plan = |draft| ScriptedProvider::named("planner").call("final_answer", draft);
+    for (problem, planner_model) in [
+        ("it has 3 steps, and 2 are allowed", plan(steps_of(3)).call("final_answer", steps_of(3))),
+        ("it takes more than 900 tokens", ScriptedProvider::named("planner").step(cut()).step(cut())),
+        ("and 262144 are allowed", plan(long()).call("final_answer", long())),
+    ] {
+        let executor_model = looks();
+        let limits = ConversationLimits::default().with_plan_steps(2).with_plan_output(900);
+        let planner = builder(&planner_model, &executor_model).tools((view(),)).limits(limits);
+        let planner = planner.build().unwrap();
+        let error = runtime().session().start(&planner, REQUEST).outcome().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TooLarge, "{problem}: {error}");
+        assert!(error.message().contains(problem) && error.message().contains("raise"), "{error}");
+        assert_eq!((planner_model.count(), executor_model.count()), (2, 0), "{problem}");
+        assert!(told(&planner_model, 1).contains(problem), "{problem}");
+        assert_eq!(planner_model.requests()[0].params.max_output, Some(900));
+    }
+    // A shorter one runs.
+    let planner_model = ScriptedProvider::named("planner").step(cut()).call("final_answer", steps_of(1));
+    let planner_model = planner_model.text("Done.");
+    let executor_model = looks().call("reply", reply("complete", "Seen."));
+    let planner = builder(&planner_model, &executor_model).tools((view(),)).build().unwrap();
+    assert_eq!(run(&planner, REQUEST).await.0.text, "Done.");
+    let none = ConversationLimits::default().with_plan_steps(0);
+    let error = builder(&planner_model, &executor_model).limits(none).build().unwrap_err();
+    assert!(error.kind() == ErrorKind::Config && error.message().contains("`plan_steps`"), "{error}");
 }

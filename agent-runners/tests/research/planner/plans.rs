@@ -186,6 +186,22 @@ async fn bo13_the_planner_asks_the_user_and_the_next_prompt_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn bo13_an_answer_that_reads_like_questions_is_an_answer_all_the_same() {
+    let begins = "Before I begin, I need to know:\nnothing more.";
+    let form = "Before I begin, I need to know:\n- Which one?";
+    for (said, answer) in [(begins, begins.to_owned()), (form, format!("The answer:\n\n{form}"))] {
+        let planner_model = ScriptedProvider::named("planner").text(said).text("So it is.");
+        let executor_model = looks();
+        let planner = builder(&planner_model, &executor_model).tools((view(),)).build().unwrap();
+        let session = runtime().session();
+        assert_eq!(session.start(&planner, "Look at it.").outcome().await.unwrap().text, answer);
+        // No plan: the next request is not about questions.
+        assert_eq!(session.start(&planner, "The old one.").outcome().await.unwrap().text, "So it is.");
+        assert_eq!(planner_model.count(), 2);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn bo04_a_planner_whose_model_fails_fails() {
     let planner_model = ScriptedProvider::named("planner").fail(ErrorKind::Authentication, "no key");
     let executor_model = looks();

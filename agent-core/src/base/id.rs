@@ -151,8 +151,7 @@ impl Serialize for SessionId {
 
 impl<'de> Deserialize<'de> for SessionId {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        Self::new(text).map_err(de::Error::custom)
+        Self::new(String::deserialize(deserializer)?).map_err(de::Error::custom)
     }
 }
 

@@ -62,8 +62,7 @@ impl Usage {
     /// True if the service counted anything. Some services report all figures as 0 instead of leaving them out.
     pub(crate) fn is_counted(&self) -> bool {
         let Self { input, output, cache_read, cache_write, reasoning, cost } = *self;
-        let figures = [input, output, cache_read, cache_write, reasoning];
-        figures.into_iter().flatten().any(|tokens| tokens > 0)
+        [input, output, cache_read, cache_write, reasoning].into_iter().flatten().any(|tokens| tokens > 0)
             || cost.is_some_and(|cost| cost > Money::default())
     }
 

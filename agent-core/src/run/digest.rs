@@ -31,10 +31,9 @@ impl Effect {
         match self {
             Self::Model(call) => call.digest(&call.request.told()),
             Self::Tools(calls) => {
-                let pieces = calls
-                    .message
-                    .tool_calls()
-                    .flat_map(|call| [call.name.as_bytes(), call.arguments.as_str().as_bytes()]);
+                let calls = calls.message.tool_calls();
+                let pieces =
+                    calls.flat_map(|call| [call.name.as_bytes(), call.arguments.as_str().as_bytes()]);
                 Digest::of(std::iter::once(b"tools".as_slice()).chain(pieces))
             }
             Self::Spawn(spawn) => Digest::of([

@@ -76,8 +76,7 @@ impl Tools {
 
     /// The tool with this name.
     pub fn get(&self, name: &str) -> Option<&Arc<dyn Tool>> {
-        let place = self.tools.binary_search_by(|tool| tool.spec().name().cmp(name)).ok()?;
-        self.tools.get(place)
+        self.tools.get(self.tools.binary_search_by(|tool| tool.spec().name().cmp(name)).ok()?)
     }
 
     /// The tools, deferred ones too, sorted by name.

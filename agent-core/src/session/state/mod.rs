@@ -336,8 +336,7 @@ impl SessionState {
         }
         if step.results.iter().all(Option::is_some) {
             let results = self.step.take().into_iter().flat_map(|step| step.results).flatten();
-            let message = Message::tool(results);
-            self.push(message);
+            self.push(Message::tool(results));
         }
     }
 

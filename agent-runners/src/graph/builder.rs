@@ -430,9 +430,12 @@ fn all_agents(nodes: &[DraftNode], others: Vec<Arc<dyn Agent>>) -> BTreeMap<Arc<
         DraftWork::Agent(work) | DraftWork::MapAgent(work, ..) => work.agents.as_slice(),
         DraftWork::Step(_) | DraftWork::Map(_) => &[],
     });
-    let mut agents = BTreeMap::new();
+    let mut agents: BTreeMap<Arc<str>, _> = BTreeMap::new();
     for agent in of_nodes.map(|(_, agent)| Arc::clone(agent)).chain(others) {
-        agents.entry(agent.name().into()).or_insert(agent);
+        // A name is copied once, however many nodes there are.
+        if !agents.contains_key(agent.name()) {
+            agents.insert(Arc::from(agent.name()), agent);
+        }
     }
     agents
 }
@@ -443,8 +446,10 @@ fn granted(nodes: &[DraftNode]) -> BTreeMap<Arc<str>, Scope> {
     for node in nodes {
         let (DraftWork::Agent(work) | DraftWork::MapAgent(work, ..)) = &node.work else { continue };
         for (_, agent) in &work.agents {
-            let scope = granted.entry(agent.name().into()).or_insert_with(Scope::all);
-            *scope = scope.narrow(&work.scope);
+            match granted.get_mut(agent.name()) {
+                Some(scope) => *scope = scope.narrow(&work.scope),
+                None => drop(granted.insert(agent.name().into(), work.scope.clone())),
+            }
         }
     }
     granted

@@ -1,6 +1,6 @@
 //! The prompt of an agent at a node: the node's own text and the outputs of the nodes before it.
 
-use std::{collections::HashSet, fmt::Write as _, sync::Arc};
+use std::{borrow::Cow, collections::HashSet, fmt::Write as _, sync::Arc};
 
 use entourage_core::message::{Message, Part};
 
@@ -58,12 +58,17 @@ pub(crate) fn section(prompt: &mut String, name: &str, about: &str, text: &str) 
     }
     let mark = free_mark(name, text);
     let gap = if prompt.is_empty() { "" } else { "\n\n" };
-    let _ = write!(prompt, "{gap}<{mark}{about}>\n{text}\n</{mark}>");
+    let pieces = [gap, "<", &mark, about, ">\n", text, "\n</", &mark, ">"];
+    prompt.reserve(pieces.iter().map(|piece| piece.len()).sum());
+    prompt.extend(pieces);
 }
 
 /// Returns `name`, or `name-2`, `name-3` and so on: the first whose closing mark begins nowhere in `text`. Reads the
 /// text only once, since an agent may make it long.
-fn free_mark(name: &str, text: &str) -> String {
+fn free_mark<'a>(name: &'a str, text: &str) -> Cow<'a, str> {
+    if !text.contains('<') {
+        return Cow::Borrowed(name);
+    }
     let closing = format!("</{name}");
     let mut occurs = false;
     let mut taken = HashSet::new();
@@ -73,10 +78,10 @@ fn free_mark(name: &str, text: &str) -> String {
         taken.extend(rest.strip_prefix('-').into_iter().flat_map(begun_numbers));
     }
     if !occurs {
-        return name.to_owned();
+        return Cow::Borrowed(name);
     }
     let free = (2..).find(|number| !taken.contains(number)).unwrap_or(u64::MAX);
-    format!("{name}-{free}")
+    Cow::Owned(format!("{name}-{free}"))
 }
 
 /// Yields the numbers that a text begins with: for `204…` 2, 20 and 204.

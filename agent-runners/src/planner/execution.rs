@@ -26,14 +26,22 @@ pub(super) const EXECUTOR: &str = "executor";
 /// Name of the agent, of its graph, and the role of its session.
 pub(super) const PLAN: &str = "plan";
 
-/// A plan to execute.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Job {
-    pub(super) goal: String,
-    pub(super) steps: Vec<PlannedStep>,
+/// A plan to execute, as it is given.
+#[derive(Serialize)]
+pub(super) struct Given<'a> {
+    pub(super) goal: &'a str,
+    pub(super) steps: &'a [PlannedStep],
     /// Steps of earlier plans whose results are needed.
+    pub(super) done: Vec<&'a StepReport>,
+}
+
+/// A plan to execute, as it is read.
+#[derive(Deserialize)]
+struct Job {
+    goal: String,
+    steps: Vec<PlannedStep>,
     #[serde(default)]
-    pub(super) done: Vec<StepReport>,
+    done: Vec<StepReport>,
 }
 
 /// Executes plans.
@@ -65,7 +73,7 @@ impl Agent for Execution {
     }
 
     async fn run(&self, task: Task, cx: &RunContext) -> Result<Outcome> {
-        let job: Job = serde_json::from_str(&task.prompt.text()).map_err(|error| {
+        let job = serde_json::from_str::<Job>(&task.prompt.text()).map(Arc::new).map_err(|error| {
             let text = "the prompt is no plan of a planner; start the planner instead";
             Error::new(ErrorKind::InvalidInput, text).caused_by(error)
         })?;
@@ -81,16 +89,15 @@ impl Execution {
     }
 
     /// Returns the steps as a graph: each step is a node, whose agent is given the results that it depends on.
-    fn graph(&self, job: &Job) -> Result<TaskGraph> {
+    fn graph(&self, job: &Arc<Job>) -> Result<TaskGraph> {
         let graph = TaskGraph::builder(PLAN)
             .limit(self.at_once.saturating_add(1))
             .with_agent(Arc::clone(&self.executor))
             .agent_limit(EXECUTOR, self.at_once);
         let known: BTreeMap<_, _> = job.done.iter().map(|step| (step.number, &*step.result)).collect();
-        let goal: Arc<str> = job.goal.as_str().into();
         let mut handles: BTreeMap<u32, Handle<String>> = BTreeMap::new();
-        for step in in_order(&job.steps) {
-            let node = self.node(&graph, &goal, step, &handles, &known);
+        for (place, step) in in_order(&job.steps) {
+            let node = self.node(&graph, job, (place, step), &handles, &known);
             handles.insert(step.number, node);
         }
         graph.build()
@@ -100,8 +107,8 @@ impl Execution {
     fn node(
         &self,
         graph: &TaskGraphBuilder,
-        goal: &Arc<str>,
-        step: &PlannedStep,
+        job: &Arc<Job>,
+        (place, step): (usize, &PlannedStep),
         handles: &BTreeMap<u32, Handle<String>>,
         known: &BTreeMap<u32, &str>,
     ) -> Handle<String> {
@@ -114,12 +121,13 @@ impl Execution {
             true => (&self.executor, self.budgets.executor_data),
             false => (&self.planner, self.budgets.planner_conversation),
         };
-        let (words, goal) = (step.clone(), Arc::clone(goal));
+        let job = Arc::clone(job);
         let ask = move |each: Each<String>| {
             let own = numbers.iter().enumerate();
             let found = own.filter_map(|(at, number)| Some((*number, each.get(at)?.as_str())));
             let done = done.iter().map(|(number, result)| (*number, result.as_str()));
-            assignment(&goal, &words, done.chain(found), budget)
+            let step = job.steps.get(place);
+            step.map(|step| assignment(&job.goal, step, done.chain(found), budget)).unwrap_or_default()
         };
         let node = graph.shared_agent_with(&step.number.to_string(), Arc::clone(agent), needs, ask);
         match step.executor_required {

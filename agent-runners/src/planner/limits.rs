@@ -6,9 +6,10 @@ use entourage_core::{Error, ErrorKind, Result};
 
 /// Limits of a [`Planner`](super::Planner): of its plans, and of its conversations with executors.
 ///
-/// A conversation that reaches a limit ends as failed, with the reason. What the last turn completes still counts. A plan
-/// that is too long goes back to the planner once; a second one fails the run with [`ErrorKind::TooLarge`]. Whatever the
-/// limits, a plan has at most 1,000 steps and 256 KiB.
+/// A conversation that reaches a limit ends as failed, with the reason. What the last turn completes still counts.
+///
+/// A plan that is too long goes back to the planner once; a second one fails the run with [`ErrorKind::TooLarge`].
+/// Whatever the limits, a plan has at most 1,000 steps and 256 KiB.
 ///
 /// | limit | default |
 /// |---|---|

@@ -18,7 +18,7 @@ use super::{
     PlannedStep, Planner, PlannerProgress, PlannerStrategy, StepReport, StepStatus,
     budget::cut,
     builder::Inner,
-    execution::{Job, PLAN},
+    execution::{Given, PLAN},
     plan::{Draft, Rules},
     questions::{answering, asked_before, asking, request},
     report::{is_done, listing, marked_listing, stop_reason},
@@ -166,7 +166,7 @@ impl Drive<'_> {
         let goal = request(&self.cx.history(), prompt);
         let files = prompt.parts().iter().filter(|part| matches!(part, MessagePart::Media(_))).cloned();
         let mut ask = files.fold(Message::user(self.ask(&goal)), Message::with);
-        let (mut done, mut ended): (Vec<StepReport>, Vec<StepReport>) = (Vec::new(), Vec::new());
+        let (mut done, mut undone): (Vec<StepReport>, Vec<StepReport>) = (Vec::new(), Vec::new());
         for round in 1..=self.planner.max_replans.saturating_add(1) {
             let draft = match self.draft(round, &goal, ask, &done).await {
                 Ok(draft) => draft,
@@ -182,15 +182,16 @@ impl Drive<'_> {
                 return self.ask_user(draft.questions);
             }
             let reports = self.execute(round, &goal, draft.steps, &done).await?;
-            let completed = |step: &&StepReport| step.status == StepStatus::Completed;
-            done.extend(reports.iter().filter(completed).cloned());
-            ended = reports;
-            if is_done(&ended) {
+            let completed;
+            (completed, undone) =
+                reports.into_iter().partition(|step: &StepReport| step.status == StepStatus::Completed);
+            done.extend(completed);
+            if is_done(&undone) {
                 break;
             }
-            ask = Message::user(self.ask_again(&goal, &done, &ended));
+            ask = Message::user(self.ask_again(&goal, &done, &undone));
         }
-        self.synthesis(&goal, done, ended).await
+        self.synthesis(&goal, done, undone).await
     }
 
     /// Returns the plan that the planner makes, which has one attempt more if the first cannot run.
@@ -285,11 +286,11 @@ impl Drive<'_> {
         steps: Vec<PlannedStep>,
         done: &[StepReport],
     ) -> Result<Vec<StepReport>> {
-        self.cx.record(PlannerProgress::PlanCreated { round, steps: steps.clone() })?;
         let needed: BTreeSet<_> = steps.iter().flat_map(|step| &step.depends_on).collect();
-        let done = done.iter().filter(|step| needed.contains(&step.number)).cloned().collect();
-        let job = Job { goal: goal.to_owned(), steps, done };
-        let outcome = self.turn(Part::Plan, Message::user(serde_json::to_string(&job)?), None).await?;
+        let done = done.iter().filter(|step| needed.contains(&step.number)).collect();
+        let job = serde_json::to_string(&Given { goal, steps: &steps, done })?;
+        self.cx.record(PlannerProgress::PlanCreated { round, steps })?;
+        let outcome = self.turn(Part::Plan, Message::user(job), None).await?;
         if let Some(error) = failure(&outcome.status) {
             return Err(error);
         }
@@ -311,11 +312,9 @@ impl Drive<'_> {
         &mut self,
         goal: &str,
         done: Vec<StepReport>,
-        ended: Vec<StepReport>,
+        undone: Vec<StepReport>,
     ) -> Result<Outcome> {
-        let completed = is_done(&ended) && !ended.is_empty();
-        let reason = stop_reason(&ended);
-        let undone = ended.into_iter().filter(|step| step.status != StepStatus::Completed);
+        let (completed, reason) = (is_done(&undone), stop_reason(&undone));
         let all: Vec<_> = done.into_iter().chain(undone).collect();
         let budget = self.planner.budgets.planner_conversation;
         let results = marked_listing(&all, budget);
@@ -365,8 +364,7 @@ impl Drive<'_> {
     }
 
     /// Returns the prompt that asks for another plan, for what is left.
-    fn ask_again(&self, goal: &str, done: &[StepReport], ended: &[StepReport]) -> String {
-        let undone = ended.iter().filter(|step| step.status != StepStatus::Completed);
+    fn ask_again(&self, goal: &str, done: &[StepReport], undone: &[StepReport]) -> String {
         let all: Vec<_> = done.iter().chain(undone).cloned().collect();
         let next = all.iter().map(|step| step.number).max().unwrap_or_default().saturating_add(1);
         let results = marked_listing(&all, self.planner.budgets.planner_conversation);

@@ -1,5 +1,5 @@
-//! The check of values that plainly fit: most arguments of tools, and most typed answers, at a fraction of the work. Says
-//! nothing of others.
+//! The check of values that plainly fit: most arguments of tools, and most typed answers, at a fraction of the work.
+//! Says nothing of others.
 
 use std::cmp::Ordering;
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The client and the server against what others made of the Model Context Protocol: the conformance suite of npm, the
-# reference server, and a server on the official Python SDK. Exits with 77 where they cannot be had; the last line is the result.
+# reference server, and a server and a client on the official Python SDK. Exits with 77 where they cannot be had; the last
+# line is the result.
 #
 #     bash .ci/mcp.sh DIRECTORY      installs into the directory, or finds it there
 set -euo pipefail
@@ -93,6 +94,13 @@ if [ ! -x "$python" ] || ! "$python" -c 'import mcp' 2>/dev/null; then
     exit 77
   }
 fi
+for served in "http://127.0.0.1:$port/mcp" "$target/debug/examples/mcp serve"; do
+  # shellcheck disable=SC2086
+  "$python" .ci/mcp_client.py $served || {
+    echo "the Python SDK's client: it could not use $served"
+    exit 1
+  }
+done
 kill "$server"
 "$python" .ci/mcp_server.py "$port" >"$place/python.log" 2>&1 &
 server=$!
@@ -101,8 +109,9 @@ asks() {
   # Once by the newer handshake, if the server knows it, and once by the older one.
   for begins in '' --initialize; do
     timeout 60 "$target/debug/examples/mcp_conformance" $begins "$@" >"$place/python.out" 2>&1 || true
-    for line in 'Connected \{ tools: 6,' 'mcp_suite_add: 10$' 'mcp_suite_steps: done$' \
-      'mcp_suite_fail: Error executing tool fail' 'mcp_suite_texts: text 0$' 'mcp_suite_resources: .*Unknown resource'; do
+    for line in 'Connected \{ tools: 8,' 'mcp_suite_add: 10$' 'mcp_suite_steps: done$' '"degrees": 21.5$' \
+      'mcp_suite_fail: Error executing tool fail' 'mcp_suite_texts: text 0$' 'mcp_suite_paint: painted green$' \
+      'mcp_suite_resources: Resource x://text:$' '^the text$' 'mcp_suite_prompts: user: Greet them\.$'; do
       grep -Eq "$line" "$place/python.out" || {
         cat "$place/python.out"
         echo "the Python SDK's server: no line has $line ($begins $*)"
@@ -115,5 +124,5 @@ asks() {
 python_runs=0
 asks "http://127.0.0.1:$port/mcp"
 asks -- "$python" .ci/mcp_server.py stdio
-echo "$python_runs runs with the Python SDK's server;" \
+echo "$python_runs runs with the Python SDK's server, 4 with its client;" \
   "$scenarios scenarios passed; $(grep -c '^  mcp_other_' "$place/everything.log") tools of the reference server listed"

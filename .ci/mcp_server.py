@@ -1,10 +1,12 @@
 """A server on the official Python SDK, for our client: over stdio, or over HTTP at the port that is named."""
 
 import sys
+from typing import Annotated
 
 from mcp.server import MCPServer
-from mcp.server.mcpserver import Context
+from mcp.server.mcpserver import Context, Elicit, Resolve
 from mcp.types import ToolAnnotations
+from pydantic import BaseModel, Field
 
 server = MCPServer("python", instructions="Use add.")
 READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
@@ -33,6 +35,36 @@ def fail() -> str:
 async def texts(count: int) -> list[str]:
     """Gives several texts."""
     return [f"text {number}" for number in range(count)]
+
+
+class Choice(BaseModel):
+    """What the user is asked."""
+
+    colour: str = Field(default="green", description="The colour to paint it in.")
+
+
+async def choice() -> Elicit[Choice]:
+    """Asks by a request of its own in older versions of the protocol, and by the result of the call in newer ones."""
+    return Elicit("Which colour?", Choice)
+
+
+@server.tool(annotations=READS)
+async def paint(chosen: Annotated[Choice, Resolve(choice)]) -> str:
+    """Asks the user for a colour."""
+    return f"painted {chosen.colour}"
+
+
+class Weather(BaseModel):
+    """A structured result."""
+
+    city: str
+    degrees: float
+
+
+@server.tool(annotations=READS)
+def weather(city: str) -> Weather:
+    """Tells the weather."""
+    return Weather(city=city, degrees=21.5)
 
 
 @server.resource("x://text")

@@ -120,9 +120,13 @@ impl Agent for CallAll {
 fn sample(schema: &Value) -> Value {
     let fields = schema.get("properties").and_then(Value::as_object);
     let sampled = fields.into_iter().flatten().map(|(name, field)| {
-        let value = match field.get("type").and_then(Value::as_str) {
-            Some("number" | "integer") => json!(5),
-            Some("boolean") => json!(true),
+        let value = match (name.as_str(), field.get("type").and_then(Value::as_str)) {
+            // The resource and the prompt of the server in `.ci/mcp_server.py`.
+            ("uri", _) => json!("x://text"),
+            ("name", _) => json!("greet"),
+            ("arguments", _) => json!({"who": "them"}),
+            (_, Some("number" | "integer")) => json!(5),
+            (_, Some("boolean")) => json!(true),
             _ => json!("text"),
         };
         (name.clone(), value)

@@ -68,9 +68,11 @@ struct Arguments {
 /// `model` should be small.
 ///
 /// The call is judged by the host of its address before anything is made or asked for. Then `web_fetch` reads the
-/// page, before the model is called: the agent begins with it. That the call may run answers rules that ask about
-/// `web_fetch` of this very address, and of no other; those that deny hold. All further calls of the agent's tools are
-/// judged as those of any agent: let the policy allow `web_fetch` where nobody shall be asked about other pages.
+/// page, before the model is called: the agent begins with it. That the call may run answers rules that ask about calls
+/// of the agent's tools, in its session alone: searches, reading in the place, and `web_fetch` of the pages of the
+/// address's host. A call without an address is one for any page. Pages of other hosts, to which a page may send the
+/// agent, are judged as for any agent: let the policy allow `web_fetch` where nobody shall be asked about them. Rules
+/// that deny hold, and so does that on leaks.
 ///
 /// After a crash or a pause the call goes on in the session that it began, in a new place: pages that were kept as
 /// files are read anew. An engine that performs effects elsewhere cannot run the agent, whose tools are made with its
@@ -133,13 +135,9 @@ impl<Place> fmt::Debug for AgenticFetch<Place> {
 impl<Place> AgenticFetch<Place> {
     /// Creates the agent of one call, which begins with the page at `url` if there is a tool that reads it.
     fn agent(&self, tools: Vec<Arc<dyn Tool>>, url: Option<&str>) -> Result<Arc<dyn Agent>> {
+        let host = url.map(host);
         let tools = tools.into_iter().filter(|tool| TOOLS.contains(&tool.spec().name()));
-        let tools = tools.map(|tool| match url {
-            Some(url) if tool.spec().name() == READS => {
-                Arc::new(layered(tool, Given { url: url.to_owned() })) as Arc<dyn Tool>
-            }
-            _ => tool,
-        });
+        let tools = tools.map(|tool| Arc::new(layered(tool, Given { host: host.clone() })) as Arc<dyn Tool>);
         let tools: Vec<_> = tools.collect();
         let reads: Vec<_> = tools.iter().filter(|tool| tool.spec().name() == READS).cloned().collect();
         let page = url.filter(|_| !reads.is_empty()).map(str::to_owned);
@@ -148,19 +146,34 @@ impl<Place> AgenticFetch<Place> {
     }
 }
 
-/// Answers the rules that ask about the page of the call, which was allowed with the call.
+/// Answers the rules that ask about what was allowed with the call.
 #[derive(Debug)]
 struct Given {
-    url: String,
+    /// That of the call's address, as rules see it. Without one the call was for any page.
+    host: Option<Footprint>,
+}
+
+impl Given {
+    fn covers(&self, tool: &str, arguments: &Value) -> bool {
+        match (&self.host, arguments.get("url").and_then(Value::as_str)) {
+            (Some(given), Some(url)) if tool == READS => !given.unclear && host(url) == *given,
+            (Some(_), None) if tool == READS => false,
+            _ => true,
+        }
+    }
 }
 
 #[async_trait]
 impl ToolLayer for Given {
-    async fn before(&self, _: &ToolSpec, arguments: &mut Value, _: &RunContext) -> Result<LayerVerdict> {
-        let is_given = arguments.get("url").and_then(Value::as_str) == Some(&self.url);
-        let verdict = LayerVerdict::Allow(format!("the page of the call of {NAME}"));
-        Ok(if is_given { verdict } else { LayerVerdict::Pass })
+    async fn before(&self, spec: &ToolSpec, arguments: &mut Value, _: &RunContext) -> Result<LayerVerdict> {
+        let verdict = LayerVerdict::Allow(format!("what the call of {NAME} is for"));
+        Ok(if self.covers(spec.name(), arguments) { verdict } else { LayerVerdict::Pass })
     }
+}
+
+/// The host of an address, in the form that rules match.
+fn host(url: &str) -> Footprint {
+    Footprint::new(Access::NETWORK).naming_host(url)
 }
 
 /// The agent of one call.

@@ -238,6 +238,39 @@ async fn cf02_the_page_of_the_call_is_asked_about_once_and_any_other_page_again(
 }
 
 #[tokio::test(start_paused = true)]
+async fn cf02_what_the_call_is_for_is_asked_about_once() {
+    let alone = json!({"prompt": "Which version?"});
+    for (call, url, read) in [
+        (asks(), "https://a.example/older?page=2", true),
+        (asks(), "http://A.example:8080/", true),
+        (asks(), "https://b.a.example/", false),
+        (asks(), "https://a.example@b.example/", false),
+        (asks(), "https://a.example\\@b.example/", false),
+        (asks(), "https://a.example.evil/", false),
+        // Without an address any page is what was allowed.
+        (alone, "https://b.example/", true),
+    ] {
+        let searched = FakeTool::new("web_search").access(Access::NETWORK);
+        let viewed = FakeTool::new("view").access(Access::READ);
+        let page = web_fetch();
+        let first = usize::from(call.get("url").is_some());
+        let (large, small) = (lead(call), ScriptedProvider::by_history());
+        let small = small
+            .call("web_search", json!({}))
+            .call("view", json!({}))
+            .call("web_fetch", json!({ "url": url }))
+            .text("1.91.");
+        let tools = [&searched, &viewed, &page].map(|tool| shared(tool.clone())).to_vec();
+        // The approver refuses whatever it is asked.
+        let rules = Policy::new().allow("agentic_fetch").ask("view");
+        let builder = testkit::runtime().policy(rules).approver(DenyAll);
+        assert_eq!(run(builder, &large, Places::default().tool(&small, tools)).await.unwrap().text, "Done.");
+        assert_eq!((searched.started(), viewed.started()), (1, 1), "{url}");
+        assert_eq!(page.started(), first + usize::from(read), "{url}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn cf01_a_place_that_cannot_be_made_is_told_and_the_run_goes_on() {
     let (large, small) = (lead(asks()), ScriptedProvider::new());
     let tool = agentic_fetch(small.model(), || -> Result<((), Vec<Arc<dyn Tool>>)> {

@@ -18,6 +18,7 @@ use super::{
 use crate::{
     body::{Body, all_tools, gather, put},
     new_messages,
+    on_demand::OnDemand,
     service::Encoded,
 };
 
@@ -31,7 +32,8 @@ const FIXED: [&str; 4] = ["messages", "stream", "tools", "output_config"];
 /// `output_config` is merged key by key.
 #[must_use]
 pub fn encode(request: &Request) -> Vec<u8> {
-    let tools = tools::encode(&request.tools, request.params.strict_tools == Some(true));
+    let strict = request.params.strict_tools == Some(true);
+    let tools = tools::encode(&request.tools, strict, &OnDemand::default());
     encode_with_tools(request, &tools, "the service").body
 }
 

@@ -15,6 +15,8 @@
 //!   service's own tools, and its summaries of the conversation, come as opaque parts too. All are replayed.
 //! - **Tools of the service** are declared in `Params::extra` under `tools`: they are added to the agent's. Beta
 //!   features need a header `anthropic-beta` ([`AnthropicMessagesBuilder::header`]).
+//! - **Tools on demand**: with [`AnthropicMessagesBuilder::tools_on_demand`] the service searches the agent's tools, and
+//!   shows its model those that it found. Its searches and what they found come as opaque parts.
 //! - **`pause_turn`**: the service paused a long turn of its own tools. It ends as `FinishReason::Other` with that
 //!   word; calling again with the reply in the history continues the turn.
 
@@ -48,6 +50,7 @@ use entourage_core::{
 
 use crate::{
     http::Failing,
+    on_demand::OnDemand,
     service::{Address, Encoded, Wire, provider},
 };
 
@@ -71,8 +74,10 @@ provider! {
     AnthropicMessages(Messages), AnthropicMessagesBuilder
 }
 
-#[derive(Debug)]
-struct Messages;
+#[derive(Debug, Default)]
+struct Messages {
+    on_demand: OnDemand,
+}
 
 impl Wire for Messages {
     const NAME: &'static str = NAME;
@@ -85,7 +90,7 @@ impl Wire for Messages {
     }
 
     fn encode_tools(&self, tools: &[ToolSpec], strict: bool) -> Vec<u8> {
-        tools::encode(tools, strict)
+        tools::encode(tools, strict, &self.on_demand)
     }
 
     fn encode(&self, request: &Request, tools: &[u8], vendor: &str) -> Encoded {

@@ -10,11 +10,15 @@ use entourage_core::{
 };
 use serde_json::{Map, Value, json};
 
-use crate::{body::items, schema};
+use crate::{body::items, on_demand::OnDemand, schema};
 
 /// Limits of enforcement in one request: tools, and properties that may be of several types.
 const MAX_STRICT: usize = 20;
 const MAX_UNIONS: usize = 16;
+
+/// The service's tool that searches the others by words; another one does so by regular expressions.
+const SEARCH: [(&str, &str); 2] =
+    [("type", "tool_search_tool_bm25_20251119"), ("name", "tool_search_tool_bm25")];
 
 /// The schema of a tool as it is sent.
 struct Plan {
@@ -25,8 +29,8 @@ struct Plan {
 }
 
 /// The tools, joined by commas without brackets.
-pub(super) fn encode(tools: &[ToolSpec], strict: bool) -> Vec<u8> {
-    items(tools.iter().zip(plans(tools, strict)).map(|(tool, plan)| {
+pub(super) fn encode(tools: &[ToolSpec], strict: bool, on_demand: &OnDemand) -> Vec<u8> {
+    let ours = tools.iter().zip(plans(tools, strict)).map(|(tool, plan)| {
         let mut fields = Map::new();
         fields.insert("name".to_owned(), json!(tool.name()));
         if !tool.description().is_empty() {
@@ -36,8 +40,16 @@ pub(super) fn encode(tools: &[ToolSpec], strict: bool) -> Vec<u8> {
         if plan.strict {
             fields.insert("strict".to_owned(), json!(true));
         }
+        if on_demand.has(tool) {
+            fields.insert("defer_loading".to_owned(), json!(true));
+        }
         fields
-    }))
+    });
+    // At the end, where the cache marker is: the service takes none at a tool that it loads on demand.
+    let search = on_demand.has_any(tools).then(|| {
+        SEARCH.into_iter().map(|(key, value)| (key.to_owned(), json!(value))).collect::<Map<_, _>>()
+    });
+    items(ours.chain(search))
 }
 
 /// Warns of parts of the tools' schemas that the service does not enforce or does not get.

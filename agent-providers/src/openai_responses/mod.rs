@@ -1,7 +1,7 @@
 //! The responses wire, defined by OpenAI for its newer models and spoken by several services.
 //!
 //! A conversation is a list of items here: messages, reasoning, calls and their outputs, blocks of the service's own
-//! tools. [`encode()`] and [`OpenAiResponsesDecoder`] are pure; [`OpenAiResponses`] puts them on a connection.
+//! tools, which come as opaque parts. [`encode()`] and [`OpenAiResponsesDecoder`] are pure; [`OpenAiResponses`] puts them on a connection.
 
 mod builder;
 mod decode;
@@ -29,6 +29,7 @@ use entourage_core::{
 
 use crate::{
     http::Failing,
+    on_demand::OnDemand,
     service::{Address, Encoded, Wire, provider},
 };
 
@@ -52,9 +53,11 @@ provider! {
     OpenAiResponses(Responses), OpenAiResponsesBuilder
 }
 
-/// The wire itself; it has no settings.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Responses;
+/// The wire itself.
+#[derive(Debug)]
+pub(crate) struct Responses {
+    on_demand: OnDemand,
+}
 
 impl Wire for Responses {
     const NAME: &'static str = NAME;
@@ -68,7 +71,7 @@ impl Wire for Responses {
     }
 
     fn encode_tools(&self, tools: &[ToolSpec], strict: bool) -> Vec<u8> {
-        encode::encode_tools(tools, strict)
+        encode::encode_tools(tools, strict, &self.on_demand)
     }
 
     fn encode(&self, request: &Request, tools: &[u8], vendor: &str) -> Encoded {

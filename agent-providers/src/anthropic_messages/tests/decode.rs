@@ -3,12 +3,12 @@
 use entourage_core::{
     ErrorKind, Money, Result, Usage,
     message::{Message, Opaque, Part, Reasoning, Signature},
-    provider::{Delta, Finish, FinishReason},
+    provider::{Delta, Finish, FinishReason, Request},
 };
 use entourage_runtime::reply::Assembler;
 use serde_json::{Value, json};
 
-use super::AnthropicMessagesDecoder;
+use super::{AnthropicMessagesDecoder, body};
 use crate::anthropic_messages::NAME;
 
 fn decode<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<Result<Delta>> {
@@ -339,4 +339,46 @@ fn attack_17_18_a_block_that_cannot_be_kept_ends_the_reply_and_takes_no_memory()
         stop(0),
     ]);
     assert!(matches!(&all[..], [Delta::Warning(_), Delta::Opaque(_)]));
+}
+
+#[test]
+fn issue_15_searches_for_tools_are_kept_and_sent_back_as_they_came() {
+    let search =
+        json!({"type": "server_tool_use", "id": "srvtoolu_1", "name": "tool_search_tool_bm25", "input": {}});
+    let found = json!({"type": "tool_search_tool_result", "tool_use_id": "srvtoolu_1", "content": {
+        "type": "tool_search_tool_search_result",
+        "tool_references": [{"type": "tool_reference", "tool_name": "get_exchange_rate"}]}});
+    let mut events = vec![
+        json!({"type": "message_start", "message": {"id": "msg_1", "model": "claude-sonnet-4-6", "content": []}}),
+        start(0, json!({"type": "text", "text": ""})),
+        more(0, "text_delta", "text", "Let me search."),
+        stop(0),
+        start(1, search.clone()),
+        more(1, "input_json_delta", "partial_json", ""),
+        more(1, "input_json_delta", "partial_json", "{\"query\": \""),
+        more(1, "input_json_delta", "partial_json", "USD EUR\"}"),
+        stop(1),
+        start(2, found.clone()),
+        stop(2),
+        start(3, json!({"type": "tool_use", "id": "toolu_1", "name": "get_exchange_rate", "input": {}})),
+        more(3, "input_json_delta", "partial_json", "{\"from\": \"USD\"}"),
+        stop(3),
+    ];
+    events.extend(end("tool_use"));
+    let reply = message(&good(&events));
+    let calls: Vec<_> = reply.tool_calls().map(|call| &*call.name).collect();
+    assert_eq!(calls, ["get_exchange_rate"], "the search is no call of the agent's");
+    let history = [Message::user("Which rate?"), reply];
+    let sent = body(&Request::new("claude-sonnet-4-6", history.into_iter().collect())).0;
+    let mut search = search;
+    search["input"] = json!({"query": "USD EUR"});
+    assert_eq!(
+        sent["messages"][1]["content"],
+        json!([
+            {"type": "text", "text": "Let me search."},
+            search,
+            found,
+            {"type": "tool_use", "id": "toolu_1", "name": "get_exchange_rate", "input": {"from": "USD"}},
+        ])
+    );
 }

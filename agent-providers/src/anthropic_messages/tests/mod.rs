@@ -12,6 +12,7 @@ use entourage_core::{
 use serde_json::{Value, json};
 
 use super::{AnthropicMessagesDecoder, encode::encode_with_tools, tools};
+use crate::on_demand::OnDemand;
 
 fn call(id: &str, name: &str, arguments: &str) -> ToolCall {
     ToolCall::new(id, name, Arguments::parse(arguments).unwrap())
@@ -25,7 +26,8 @@ fn asked(model: &str, change: impl FnOnce(&mut Params)) -> Request {
 }
 
 fn encoded(request: &Request) -> (Value, Vec<Warning>) {
-    let tools = tools::encode(&request.tools, request.params.strict_tools == Some(true));
+    let strict = request.params.strict_tools == Some(true);
+    let tools = tools::encode(&request.tools, strict, &OnDemand::default());
     let encoded = encode_with_tools(request, &tools, "anthropic");
     (serde_json::from_slice(&encoded.body).unwrap(), encoded.warnings)
 }

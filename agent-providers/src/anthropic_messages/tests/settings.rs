@@ -2,14 +2,14 @@
 
 use entourage_core::{
     message::History,
-    provider::{Effort, OutputFormat, OutputSchema, Profile, Request, ToolChoice, WarningKind},
+    provider::{Effort, OutputFormat, OutputSchema, Profile, PromptCache, Request, ToolChoice, WarningKind},
     tool::ToolSpec,
 };
 use serde_json::{Value, json};
 
 use super::{asked, body, encoded, hello};
-use crate::anthropic_messages::{AnthropicMessages, Messages, encode, profile::profile};
-use crate::service::Wire;
+use crate::anthropic_messages::{AnthropicMessages, Messages, encode, profile::profile, tools};
+use crate::{on_demand::OnDemand, service::Wire};
 
 #[test]
 fn a_plain_request_says_what_the_wire_demands() {
@@ -20,7 +20,7 @@ fn a_plain_request_says_what_the_wire_demands() {
                "messages": hello()})
     );
     assert!(warnings.is_empty());
-    let address = Messages.address(&asked("m", |_| {}));
+    let address = Messages::default().address(&asked("m", |_| {}));
     assert_eq!(address.path, ["messages"]);
     assert_eq!(address.headers, [("anthropic-version", "2023-06-01".to_owned())]);
 }
@@ -323,4 +323,35 @@ fn providers_are_built_for_any_address_and_show_no_secret() {
     }
     let known = provider.model("claude-opus-4-7");
     assert!(format!("{known:?}").contains("claude-opus-4-7"));
+}
+
+#[test]
+fn issue_15_tools_on_demand_are_declared_and_searched_by_the_service() {
+    let spec = |name: &str| ToolSpec::new(name, "", json!({"type": "object"}));
+    let tools = ["ask", "rate", "stock"].map(spec);
+    let declared = |on_demand: &OnDemand, tools: &[ToolSpec]| -> Value {
+        let items = String::from_utf8(tools::encode(tools, false, on_demand)).unwrap();
+        serde_json::from_str(&format!("[{items}]")).unwrap()
+    };
+    let object = json!({"type": "object", "properties": {}});
+    let shown = json!({"name": "ask", "input_schema": object});
+    assert_eq!(
+        declared(&OnDemand::except(["ask"]), &tools),
+        json!([
+            shown,
+            {"name": "rate", "input_schema": object, "defer_loading": true},
+            {"name": "stock", "input_schema": object, "defer_loading": true},
+            {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"},
+        ])
+    );
+    // There is nothing to search.
+    assert_eq!(declared(&OnDemand::except(["ask"]), &tools[..1]), json!([shown]));
+    assert_eq!(declared(&OnDemand::default(), &tools[..1]), json!([shown]));
+    // The cache marker is at none of them, which the service would refuse.
+    let messages = Messages { on_demand: OnDemand::except(["ask"]) };
+    let cached = asked("m", |params| params.cache = Some(PromptCache::Short)).with_tools(tools);
+    let encoded = messages.encode(&cached, &messages.encode_tools(&cached.tools, false), "v");
+    let sent: Value = serde_json::from_slice(&encoded.body).unwrap();
+    let marked: Vec<_> = (0..4).map(|place| sent["tools"][place].get("cache_control").is_some()).collect();
+    assert_eq!(marked, [false, false, false, true]);
 }

@@ -305,3 +305,32 @@ fn attack_46_odd_and_huge_replies_stay_bounded() {
         pieces([body.as_bytes()]).into_iter().try_for_each(|delta| assembler.push(&delta?));
     assert_eq!(result.unwrap_err().kind(), ErrorKind::TooLarge);
 }
+
+#[test]
+fn issue_15_searches_for_tools_are_kept() {
+    let search = json!({"type": "tool_search_call", "id": "tsc_1", "call_id": null, "execution": "server",
+        "status": "completed", "arguments": {"paths": ["rate"]}});
+    let found = json!({"type": "tool_search_output", "id": "tso_1", "call_id": null, "execution": "server",
+        "status": "completed", "tools": [{"type": "function", "name": "rate", "defer_loading": true}]});
+    let added = |index: u64, item: &Value| json!({"type": "response.output_item.added", "output_index": index, "item": item});
+    let done = |index: u64, item: &Value| json!({"type": "response.output_item.done", "output_index": index, "item": item});
+    let call = json!({"type": "function_call", "call_id": "c1", "name": "rate", "namespace": "rate", "arguments": "{}"});
+    let events = [
+        added(0, &json!({"type": "tool_search_call", "id": "tsc_1", "status": "in_progress"})),
+        done(0, &search),
+        added(1, &found),
+        done(1, &found),
+        added(2, &call),
+        done(2, &call),
+        completed(),
+    ];
+    assert_eq!(
+        deltas(&events)[..4],
+        [
+            Delta::Opaque(Box::new(Opaque::new(NAME, search))),
+            Delta::Opaque(Box::new(Opaque::new(NAME, found))),
+            signature("", json!({"type": "function_call", "namespace": "rate"})),
+            Delta::tool_call(0, "c1", "rate"),
+        ]
+    );
+}

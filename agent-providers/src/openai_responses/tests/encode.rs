@@ -14,9 +14,11 @@ use entourage_core::{
 use serde_json::{Value, json};
 
 use super::super::{NAME, OpenAiResponses, encode::encode_tools, encode::encode_with_tools};
+use crate::on_demand::OnDemand;
 
 fn sent(request: &Request, vendor: &str) -> (Value, Vec<Warning>) {
-    let tools = encode_tools(&request.tools, request.params.strict_tools == Some(true));
+    let strict = request.params.strict_tools == Some(true);
+    let tools = encode_tools(&request.tools, strict, &OnDemand::default());
     let encoded = encode_with_tools(request, &tools, vendor);
     (serde_json::from_slice(&encoded.body).unwrap(), encoded.warnings)
 }
@@ -393,4 +395,40 @@ fn names_follow_the_address_and_debug_shows_no_secret() {
     ] {
         assert!(!shown.contains("secret") && !shown.contains("hidden") && !shown.contains("k=v"), "{shown}");
     }
+}
+
+#[test]
+fn issue_15_tools_on_demand_are_declared_and_searched_by_the_service() {
+    let spec = |name: &str| ToolSpec::new(name, "", json!({"type": "object", "properties": {}}));
+    let tools = ["ask", "rate"].map(spec);
+    let items = encode_tools(&tools, false, &OnDemand::except(["ask"]));
+    let sent: Value = serde_json::from_str(&format!("[{}]", String::from_utf8(items).unwrap())).unwrap();
+    let flags: Vec<_> = (0..2).map(|place| (&sent[place]["name"], &sent[place]["defer_loading"])).collect();
+    assert_eq!(flags, [(&json!("ask"), &Value::Null), (&json!("rate"), &json!(true))]);
+    assert_eq!(sent[2], json!({"type": "tool_search"}));
+    let without = encode_tools(&tools[..1], false, &OnDemand::except(["ask"]));
+    assert_eq!(without, encode_tools(&tools[..1], false, &OnDemand::default()), "there is nothing to search");
+}
+
+#[test]
+fn issue_15_searches_for_tools_are_sent_back_as_they_came() {
+    let search = json!({"type": "tool_search_call", "id": "tsc_1", "call_id": null, "execution": "server",
+        "status": "completed", "arguments": {"paths": ["rate"]}});
+    let found = json!({"type": "tool_search_output", "id": "tso_1", "call_id": null, "execution": "server",
+        "status": "completed", "tools": [{"type": "function", "name": "rate", "defer_loading": true}]});
+    let namespace = Signature::new(NAME, "").with_item(json!({"type": "function_call", "namespace": "rate"}));
+    let reply = Message::new(
+        Role::Assistant,
+        vec![
+            Part::Opaque(Opaque::new(NAME, search.clone())),
+            Part::Opaque(Opaque::new(NAME, found.clone())),
+            reasoning("", namespace),
+            Part::ToolCall(call("c1", "rate", "{}")),
+        ],
+    );
+    let called = json!({"type": "function_call", "call_id": "c1", "name": "rate", "arguments": "{}", "namespace": "rate"});
+    assert_eq!(
+        input([Message::user("Go"), reply]),
+        json!([{"role": "user", "content": "Go"}, search, found, called])
+    );
 }

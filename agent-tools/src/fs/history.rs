@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     beside::{Beside, Durability, Names, sweep},
+    private,
     seen::digest_of,
 };
 
@@ -76,15 +77,12 @@ struct Made {
 }
 
 impl History {
-    /// Opens the directory, and creates it where it is missing.
+    /// Opens the directory, and creates it where it is missing. Nobody else can look into what it holds.
     pub(super) fn open(dir: &Path) -> Result<Self, Error> {
         let open = || {
-            std::fs::create_dir_all(dir)?;
+            private::create_all(dir)?;
             let dir = Dir::open_ambient_dir(dir, ambient_authority())?;
-            let below = |name: &str| {
-                dir.create_dir_all(name)?;
-                dir.open_dir(name)
-            };
+            let below = |name: &str| private::open(&dir, name);
             let (contents, sessions, beside) = (below("contents")?, below("sessions")?, below("beside")?);
             sweep(&beside);
             Ok(Self { contents, sessions, beside, names: Names::default() })
@@ -364,6 +362,30 @@ mod tests {
         assert_eq!(history.fold(&session, "a").unwrap().versions.len(), 4);
         assert_eq!(history.fold(&session, "b").unwrap().versions, []);
         assert_eq!(history.fold(&SessionId::new("other").unwrap(), "a").unwrap().versions, []);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn issue_14_nobody_else_can_look_into_the_directories_of_a_history() {
+        use std::{fs, os::unix::fs::PermissionsExt};
+        let above = tempfile::tempdir().unwrap();
+        let mode = |name: &str| fs::metadata(above.path().join(name)).unwrap().permissions().mode() & 0o7777;
+        let names = ["contents", "sessions", "beside"];
+        for (dir, own, left) in [("new/history", 0o700, None), ("old", 0o755, Some(0o2777))] {
+            if let Some(left) = left {
+                for name in names.map(|name| format!("{dir}/{name}")).iter().map(String::as_str).chain([dir])
+                {
+                    fs::create_dir_all(above.path().join(name)).unwrap();
+                    let mode = if name == dir { own } else { left };
+                    fs::set_permissions(above.path().join(name), PermissionsExt::from_mode(mode)).unwrap();
+                }
+            }
+            History::open(&above.path().join(dir)).unwrap();
+            assert_eq!(mode(dir), own, "the program's own directory stays as it is");
+            for name in names {
+                assert_eq!(mode(&format!("{dir}/{name}")), 0o700, "{dir}/{name}");
+            }
+        }
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod ls;
 mod path;
 #[cfg(feature = "shell")]
 mod places;
+mod private;
 #[cfg(feature = "web")]
 mod received;
 mod replace;

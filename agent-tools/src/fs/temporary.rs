@@ -6,7 +6,7 @@
 use std::{
     ffi::OsStr,
     fmt,
-    fs::{self, DirBuilder, File, OpenOptions, TryLockError},
+    fs::{self, File, OpenOptions, TryLockError},
     io,
     path::{Path, PathBuf},
     time::SystemTime,
@@ -14,7 +14,7 @@ use std::{
 
 use entourage_core::{Error, ErrorKind, tool::Labels};
 
-use super::Workspace;
+use super::{Workspace, private};
 
 /// Most entries of the root that one sweep looks at.
 const ENTRIES: usize = 100_000;
@@ -129,7 +129,7 @@ impl Place {
                 continue;
             }
             let place = Self { dir, lock, _held: held };
-            private().create(&place.dir)?;
+            private::builder().create(&place.dir)?;
             return Ok(place);
         }
         Err(io::Error::new(io::ErrorKind::AlreadyExists, "no free name was found"))
@@ -176,19 +176,6 @@ fn is_lock(name: &OsStr) -> bool {
     let middle = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.strip_suffix(".lock"));
     let is_hex = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_hexdigit());
     middle.is_some_and(|middle| middle.split('-').count() == 3 && middle.split('-').all(is_hex))
-}
-
-#[cfg(unix)]
-fn private() -> DirBuilder {
-    use std::os::unix::fs::DirBuilderExt;
-    let mut builder = DirBuilder::new();
-    builder.mode(0o700);
-    builder
-}
-
-#[cfg(not(unix))]
-fn private() -> DirBuilder {
-    DirBuilder::new()
 }
 
 fn unusable(root: &Path, error: &io::Error) -> Error {

@@ -101,6 +101,9 @@ impl Workspace {
     /// root. Nothing is ever removed from it. What other clones of this workspace have seen is not known to the new
     /// one.
     ///
+    /// On Unix nobody but the user can look into the directories in it, from the moment they are made; those that an
+    /// older version left open are closed. `dir` itself is made so too, and stays as it is where it exists.
+    ///
     /// # Errors
     /// [`ErrorKind::Io`] when the directory, or the root again, cannot be opened.
     pub fn with_history(self, dir: impl AsRef<Path>) -> Result<Self, Error> {

@@ -17,7 +17,7 @@ use super::{
     git::Git,
     tree::{Content, Tree},
 };
-use crate::fs::{history::History, seen::digest_of, workspace::Workspace};
+use crate::fs::{history::History, private, seen::digest_of, workspace::Workspace};
 
 /// A snapshot while it is kept: contents first, and then the tree, with which it is there.
 pub(super) enum Keeping<'a> {
@@ -78,8 +78,7 @@ impl Folder {
         let history = History::open(dir)?;
         let open = || {
             let dir = Dir::open_ambient_dir(dir, ambient_authority())?;
-            dir.create_dir_all("snapshots")?;
-            dir.open_dir("snapshots")
+            private::open(&dir, "snapshots")
         };
         Ok(Self { history, snapshots: open().map_err(entourage_core::Error::from)? })
     }

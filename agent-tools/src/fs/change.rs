@@ -62,11 +62,11 @@ impl Operation for Write {
 fn whole(target: &Target<'_>, content: String) -> Result<Prepared, ToolError> {
     let note = String::new();
     let Some(current) = target.read()? else {
-        return Ok(Prepared { current: None, before: String::new(), after: content, note });
+        return Ok(Prepared { current: None, after: content, note });
     };
     target.check_seen(&current)?;
-    let before = decoded(target, &current)?.to_owned();
-    let mut document = Document::read(&before);
+    let before = decoded(target, &current)?;
+    let mut document = Document::read(before);
     let all = 0..document.text().len();
     let content = content.strip_prefix('\u{feff}').unwrap_or(&content);
     document.replace(&[(all, content.to_owned())]);
@@ -74,7 +74,7 @@ fn whole(target: &Target<'_>, content: String) -> Result<Prepared, ToolError> {
     if after == before {
         return Err(ToolError::tell(format!("`{}` has this content already", target.name)));
     }
-    Ok(Prepared { current: Some(current), before, after, note })
+    Ok(Prepared { current: Some(current), after, note })
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -237,7 +237,6 @@ struct Edited {
 struct Prepared {
     /// `None` for a file that does not exist.
     current: Option<Current>,
-    before: String,
     after: String,
     /// Text for the model beside the numbers.
     note: String,
@@ -248,7 +247,7 @@ fn edit(target: &Target<'_>, edits: &[OneEdit]) -> Result<Edited, ToolError> {
     let creates = edits.first().is_some_and(|edit| edit.old.is_empty());
     let current = target.read()?;
     let (before, first) = match &current {
-        None if creates => (String::new(), edits.first().map(|edit| edit.new.as_str()).unwrap_or_default()),
+        None if creates => ("", edits.first().map(|edit| edit.new.as_str()).unwrap_or_default()),
         None => {
             let text =
                 format!("there is nothing at `{}`; an edit with an empty `old` creates a file", target.name);
@@ -260,11 +259,10 @@ fn edit(target: &Target<'_>, edits: &[OneEdit]) -> Result<Edited, ToolError> {
         }
         Some(current) => {
             target.check_seen(current)?;
-            let before = decoded(target, current)?.to_owned();
-            (before, "")
+            (decoded(target, current)?, "")
         }
     };
-    let mut document = Document::read(if creates { first } else { &before });
+    let mut document = Document::read(if creates { first } else { before });
     let (mut failed, mut note) = (Vec::new(), String::new());
     for (index, edit) in edits.iter().enumerate().skip(usize::from(creates)) {
         let number = index.saturating_add(1);
@@ -287,7 +285,7 @@ fn edit(target: &Target<'_>, edits: &[OneEdit]) -> Result<Edited, ToolError> {
     if current.is_some() && after == before && failed.is_empty() {
         return Err(ToolError::tell("after the edits the file would be as it was, so nothing was written"));
     }
-    Ok(Edited { change: Prepared { current, before, after, note }, failed })
+    Ok(Edited { change: Prepared { current, after, note }, failed })
 }
 
 fn loosely(number: usize, of: usize) -> String {
@@ -299,19 +297,23 @@ fn loosely(number: usize, of: usize) -> String {
 }
 
 impl Prepared {
+    fn before(&self) -> &str {
+        self.current.as_ref().and_then(Current::text).unwrap_or_default()
+    }
+
     /// The change as a diff, and what else is to be said of it.
     fn shown(&self, target: &Target<'_>) -> String {
-        let Diff { text, .. } = Diff::of(&target.name, &self.before, &self.after);
+        let Diff { text, .. } = Diff::of(&target.name, self.before(), &self.after);
         format!("{text}{}", self.note)
     }
 
     fn save(self, target: &Target<'_>) -> Result<ToolOutput, ToolError> {
         match &self.current {
             None => create(target, &self.after).map(|output| noted(output, &self.note)),
-            Some(_) if self.after == self.before => {
+            Some(_) if self.after == self.before() => {
                 Err(ToolError::tell(format!("after the edits the file would be as it was{}", self.note)))
             }
-            Some(current) => save(target, current, &self.before, &self.after, &self.note),
+            Some(current) => save(target, current, self.before(), &self.after, &self.note),
         }
     }
 }
@@ -350,8 +352,9 @@ fn put(
     before: &str,
     after: &str,
 ) -> Result<(Diff, Value), ToolError> {
-    let (digest, version) = target.put(found, after.as_bytes())?;
-    let diff = Diff::of(&target.name, before, after);
+    let name = &target.name;
+    let compare = || Diff::of(name, before, after);
+    let (digest, version, diff) = target.put_meanwhile(found, after.as_bytes(), compare)?;
     let mut metadata = json!({
         "path": target.name,
         "created": found.is_none(),
@@ -369,6 +372,8 @@ fn put(
 
 /// The content as text. The error is for the model.
 pub(super) fn decoded<'a>(target: &Target<'_>, current: &'a Current) -> Result<&'a str, ToolError> {
-    std::str::from_utf8(&current.content)
-        .map_err(|_| ToolError::tell(format!("`{}` is no UTF-8 text, so it cannot be changed", target.name)))
+    let text = current.text();
+    text.ok_or_else(|| {
+        ToolError::tell(format!("`{}` is no UTF-8 text, so it cannot be changed", target.name))
+    })
 }

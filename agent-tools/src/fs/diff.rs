@@ -10,6 +10,8 @@ const MOST: usize = 64 << 10;
 const CUT: &str = "(cut)\n";
 /// Lines that are shown around a change.
 const AROUND: usize = 3;
+/// Bytes that are compared in one step.
+const BLOCK: usize = 256;
 /// Time after which a difference is no longer the smallest.
 const TIME: Duration = Duration::from_millis(200);
 
@@ -60,11 +62,11 @@ fn changed_part<'t>(before: &'t str, after: &'t str) -> (usize, &'t str, &'t str
         return whole;
     }
     let (old, new) = (before.as_bytes(), after.as_bytes());
-    let alike = old.iter().zip(new).take_while(|(a, b)| a == b).count();
+    let alike = alike_at_start(old, new);
     let begin = lines_back(old.get(..alike).unwrap_or_default(), AROUND);
     let (Some(old), Some(new)) = (old.get(begin..), new.get(begin..)) else { return whole };
     let most = old.len().min(new.len()).saturating_sub(alike - begin);
-    let alike = old.iter().rev().zip(new.iter().rev()).take(most).take_while(|(a, b)| a == b).count();
+    let alike = alike_at_end(old, new).min(most);
     let end = lines_on(old.get(old.len() - alike..).unwrap_or_default(), AROUND + 1);
     let part = |text: &'t str| text.get(begin..text.len().checked_sub(end)?);
     match (part(before), part(after)) {
@@ -73,6 +75,22 @@ fn changed_part<'t>(before: &'t str, after: &'t str) -> (usize, &'t str, &'t str
         }
         _ => whole,
     }
+}
+
+/// The number of bytes with which both begin.
+fn alike_at_start(old: &[u8], new: &[u8]) -> usize {
+    let blocks = old.chunks_exact(BLOCK).zip(new.chunks_exact(BLOCK));
+    let whole = blocks.take_while(|(a, b)| a == b).count() * BLOCK;
+    let rest = old.iter().zip(new).skip(whole);
+    whole + rest.take_while(|(a, b)| a == b).count()
+}
+
+/// The number of bytes with which both end.
+fn alike_at_end(old: &[u8], new: &[u8]) -> usize {
+    let blocks = old.rchunks_exact(BLOCK).zip(new.rchunks_exact(BLOCK));
+    let whole = blocks.take_while(|(a, b)| a == b).count() * BLOCK;
+    let rest = old.iter().rev().zip(new.iter().rev()).skip(whole);
+    whole + rest.take_while(|(a, b)| a == b).count()
 }
 
 /// The beginning of the line that is `lines` above the last one.

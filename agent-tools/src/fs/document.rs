@@ -1,38 +1,34 @@
 //! A text file as it is edited: with plain line ends, and written back with those that it had. Pure.
 
+use std::borrow::Cow;
+
+use memchr::memmem;
+
 /// The mark that some programs put before UTF-8.
 const MARK: &str = "\u{feff}";
 
 /// A text with LF alone between its lines, and what is needed to write it as it was.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Document {
+pub(super) struct Document<'t> {
     /// True if a byte order mark comes first.
     marked: bool,
     /// The text with each CRLF as LF.
-    text: String,
+    text: Cow<'t, str>,
     /// Positions in `text` of the line ends that are CRLF, in their order.
     returns: Vec<usize>,
     /// True if new lines end with CRLF, as most do.
     crlf: bool,
 }
 
-impl Document {
+impl<'t> Document<'t> {
     /// Reads a text.
-    pub(super) fn read(original: &str) -> Self {
+    pub(super) fn read(original: &'t str) -> Self {
         let (marked, body) = match original.strip_prefix(MARK) {
             Some(body) => (true, body),
             None => (false, original),
         };
-        let mut text = String::with_capacity(body.len());
-        let mut returns = Vec::new();
-        let mut pieces = body.split("\r\n");
-        text.extend(pieces.next());
-        for piece in pieces {
-            returns.push(text.len());
-            text.push('\n');
-            text.push_str(piece);
-        }
-        let ends = text.bytes().filter(|byte| *byte == b'\n').count();
+        let (text, returns) = plain_with_returns(body);
+        let ends = memchr::memchr_iter(b'\n', text.as_bytes()).count();
         let crlf = returns.len() > ends.saturating_sub(returns.len());
         Self { marked, text, returns, crlf }
     }
@@ -45,7 +41,9 @@ impl Document {
     /// Replaces parts of the text, given as ranges that follow each other, and their new texts. A range that is not
     /// within the text, or begins before the last one ended, is left out.
     pub(super) fn replace(&mut self, parts: &[(std::ops::Range<usize>, String)]) {
-        let mut made = Self { text: String::with_capacity(self.text.len()), returns: Vec::new(), ..*self };
+        let mut made = Self { text: Cow::Owned(String::new()), returns: Vec::new(), ..*self };
+        let more = parts.iter().map(|(_, new)| new.len()).fold(0, usize::saturating_add);
+        made.text.to_mut().reserve(self.text.len().saturating_add(more));
         let mut from = 0;
         for (range, new) in parts {
             let Some(kept) = self.text.get(from..range.start) else { continue };
@@ -68,7 +66,7 @@ impl Document {
         let held = of.returns.iter().skip(first).take_while(|at| **at < end);
         let base = self.text.len();
         self.returns.extend(held.map(|at| at.saturating_sub(from).saturating_add(base)));
-        self.text.push_str(part);
+        self.text.to_mut().push_str(part);
     }
 
     /// Adds a new text, with the line ends of the document.
@@ -79,11 +77,14 @@ impl Document {
             let ends = new.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
             self.returns.extend(ends.map(|(at, _)| base.saturating_add(at)));
         }
-        self.text.push_str(&new);
+        self.text.to_mut().push_str(&new);
     }
 
     /// The text as it is written.
-    pub(super) fn written(&self) -> String {
+    pub(super) fn written(self) -> String {
+        if !self.marked && self.returns.is_empty() {
+            return self.text.into_owned();
+        }
         let mut out =
             String::with_capacity(self.text.len().saturating_add(self.returns.len()).saturating_add(3));
         if self.marked {
@@ -101,11 +102,24 @@ impl Document {
 }
 
 /// A text with each CRLF as LF.
-pub(super) fn plain(text: &str) -> std::borrow::Cow<'_, str> {
-    match text.contains("\r\n") {
-        true => text.replace("\r\n", "\n").into(),
-        false => text.into(),
+pub(super) fn plain(text: &str) -> Cow<'_, str> {
+    plain_with_returns(text).0
+}
+
+/// A text with each CRLF as LF, and the positions of these.
+fn plain_with_returns(text: &str) -> (Cow<'_, str>, Vec<usize>) {
+    let mut places = memmem::find_iter(text.as_bytes(), b"\r\n").peekable();
+    if places.peek().is_none() {
+        return (Cow::Borrowed(text), Vec::new());
     }
+    let (mut plain, mut returns, mut from) = (String::with_capacity(text.len()), Vec::new(), 0);
+    for at in places {
+        plain.push_str(text.get(from..at).unwrap_or_default());
+        returns.push(plain.len());
+        from = at.saturating_add(1);
+    }
+    plain.push_str(text.get(from..).unwrap_or_default());
+    (Cow::Owned(plain), returns)
 }
 
 #[cfg(test)]
@@ -141,7 +155,8 @@ mod tests {
         fn what_is_not_replaced_stays_byte_for_byte(
             before in "[ab\r\n]{0,20}a", after in "b[ab\r\n]{0,20}", new in "[xy\n]{0,9}",
         ) {
-            let mut document = Document::read(&format!("{before}old{after}"));
+            let original = format!("{before}old{after}");
+            let mut document = Document::read(&original);
             let at = document.text().find("old").unwrap();
             document.replace(&[(at..at + 3, new.clone())]);
             let written = document.written();

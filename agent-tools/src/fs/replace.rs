@@ -2,6 +2,8 @@
 
 use std::{collections::HashMap, ops::Range};
 
+use memchr::memmem;
+
 use super::{document::plain, loose, save::LARGEST, text};
 
 /// The text to replace, and the new one.
@@ -27,7 +29,7 @@ pub(super) fn find(body: &str, change: Change<'_>) -> Result<Found, String> {
     if old == new {
         return Err("the old and the new text are equal, so nothing would change".to_owned());
     }
-    let places: Vec<usize> = body.match_indices(&*old).map(|(at, _)| at).take(PLACES + 1).collect();
+    let places: Vec<usize> = memmem::find_iter(body.as_bytes(), old.as_bytes()).take(PLACES + 1).collect();
     if !places.is_empty() {
         check_count(body, &places, change.all)?;
         check_size(body, places.len(), new.len())?;

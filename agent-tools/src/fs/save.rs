@@ -14,7 +14,7 @@ use super::{
     history::Content,
     seen::{Stamp, digest_of},
     sight::Sight,
-    stop::{Stop, halted},
+    stop::{Stop, halted, meanwhile},
     text,
     workspace::Workspace,
 };
@@ -36,10 +36,30 @@ pub(super) struct Target<'a> {
 
 /// A file as it was found.
 pub(super) struct Current {
-    pub(super) content: Vec<u8>,
+    content: Found,
     pub(super) digest: Digest,
     stamp: Stamp,
     permissions: Permissions,
+}
+
+/// A content, of which is known if it is text.
+enum Found {
+    Text(String),
+    Other(Vec<u8>),
+}
+
+impl Current {
+    pub(super) fn bytes(&self) -> &[u8] {
+        match &self.content {
+            Found::Text(text) => text.as_bytes(),
+            Found::Other(bytes) => bytes,
+        }
+    }
+
+    /// The content, if it is UTF-8.
+    pub(super) fn text(&self) -> Option<&str> {
+        if let Found::Text(text) = &self.content { Some(text) } else { None }
+    }
 }
 
 impl<'a> Target<'a> {
@@ -85,7 +105,9 @@ impl<'a> Target<'a> {
             )));
         };
         let metadata = file.metadata().map_err(|error| self.explain(&error))?;
-        let mut content = Vec::new();
+        // One byte more, by which a file that has grown is noticed.
+        let size = metadata.len().min(LARGEST).saturating_add(1);
+        let mut content = Vec::with_capacity(usize::try_from(size).unwrap_or_default());
         let read = file.take(LARGEST.saturating_add(1)).read_to_end(&mut content);
         read.map_err(|error| self.explain(&error))?;
         if content.len() as u64 > LARGEST {
@@ -96,6 +118,8 @@ impl<'a> Target<'a> {
         }
         let permissions = kept(&Permissions::from_std(metadata.permissions()));
         let (digest, stamp) = (digest_of(&content), Stamp::of(&metadata));
+        let content = String::from_utf8(content);
+        let content = content.map_or_else(|error| Found::Other(error.into_bytes()), Found::Text);
         Ok(Some(Current { content, digest, stamp, permissions }))
     }
 
@@ -127,6 +151,13 @@ impl<'a> Target<'a> {
         content: &[u8],
         digest: Digest,
     ) -> Result<(), ToolError> {
+        self.replace(found, content)?;
+        self.sight.wrote(&self.path, digest);
+        Ok(())
+    }
+
+    /// Does the same, and leaves it to the caller to note what the session has written.
+    fn replace(&self, found: Option<&Current>, content: &[u8]) -> Result<(), ToolError> {
         let explain = |error: io::Error| self.explain(&error);
         if content.len() as u64 > LARGEST {
             return Err(ToolError::tell(format!(
@@ -162,7 +193,6 @@ impl<'a> Target<'a> {
                 put => put.map_err(explain)?,
             },
         }
-        self.sight.wrote(&self.path, digest);
         Ok(())
     }
 
@@ -180,22 +210,44 @@ impl<'a> Target<'a> {
 
     /// Writes the content in the place of what was found, and keeps both where there is a history. Returns the
     /// content's digest, and the number of the change's version if it is kept.
+    #[cfg(any(feature = "lsp", feature = "web"))]
     pub(super) fn put(
         &self,
         found: Option<&Current>,
         content: &[u8],
     ) -> Result<(Digest, Option<usize>), ToolError> {
+        self.put_meanwhile(found, content, || ()).map(|(digest, version, ())| (digest, version))
+    }
+
+    /// Does the same, and calls `work` while the content is on its way to the disk.
+    pub(super) fn put_meanwhile<T: Send>(
+        &self,
+        found: Option<&Current>,
+        content: &[u8],
+        work: impl Fn() -> T + Sync,
+    ) -> Result<(Digest, Option<usize>, T), ToolError> {
+        if self.sight.workspace().history().is_none() {
+            let work = || (digest_of(content), work());
+            let ((digest, done), replaced) = meanwhile(work, || self.replace(found, content));
+            replaced?;
+            self.sight.wrote(&self.path, digest);
+            return Ok((digest, None, done));
+        }
+        // The history names a content by its digest before anything is written.
         let digest = digest_of(content);
-        let version = self.keep(found, (content, digest))?;
-        self.perform(|| self.write(found, content, digest))?;
-        Ok((digest, version.filter(|_| self.kept(digest))))
+        let (done, version) = meanwhile(work, || {
+            let version = self.keep(found, (content, digest))?;
+            self.perform(|| self.write(found, content, digest))?;
+            Ok::<_, ToolError>(version.filter(|_| self.kept(digest)))
+        });
+        Ok((digest, version?, done))
     }
 
     /// Keeps what the history needs before a change, if there is a history, and returns the number that the change's
     /// version will have. The error is for the model.
     fn keep(&self, before: Option<&Current>, after: Content<'_>) -> Result<Option<usize>, ToolError> {
         let Some(history) = self.sight.workspace().history() else { return Ok(None) };
-        let before = before.map(|current| (&*current.content, current.digest));
+        let before = before.map(|current| (current.bytes(), current.digest));
         let kept = history.before(self.sight.session(), self.path()?, (before, after));
         kept.map(Some).map_err(|error| {
             ToolError::tell(format!(

@@ -67,7 +67,7 @@ struct Prepared<'a> {
 impl Prepared<'_> {
     /// Adds its size to that of the files before it.
     fn check_size(&self, size: &mut usize) -> Result<(), ToolError> {
-        *size = size.saturating_add(self.current.content.len()).saturating_add(self.after.len());
+        *size = size.saturating_add(self.current.bytes().len()).saturating_add(self.after.len());
         if *size > LARGEST {
             return Err(ToolError::tell(
                 "the files of this change have more than 64 MiB before and after it together; change fewer or smaller ones",
@@ -151,12 +151,12 @@ fn prepared<'a>(
     let target = Target::of(sight, path, stop)?;
     let missing = || ToolError::tell(format!("there is nothing at `{}` any more", target.name));
     let current = target.read()?.ok_or_else(missing)?;
-    let before = decoded(&target, &current)?.to_owned();
-    let mut document = Document::read(&before);
+    let before = decoded(&target, &current)?;
+    let mut document = Document::read(before);
     let parts = parts(path, document.text())?;
     document.replace(&parts);
     let after = document.written();
-    let Diff { text, added, removed } = Diff::of(&target.name, &before, &after);
+    let Diff { text, added, removed } = Diff::of(&target.name, before, &after);
     let changed = Changed {
         name: target.name.clone(),
         diff: text,
@@ -193,10 +193,10 @@ fn taken_back(sight: &Sight<'_>, files: &[Prepared<'_>]) -> Vec<String> {
             return target.undo().map(|_| ());
         }
         let now = target.read()?;
-        if now.as_ref().map(|now| &*now.content) != Some(file.after.as_bytes()) {
+        if now.as_ref().map(Current::bytes) != Some(file.after.as_bytes()) {
             return Err(ToolError::tell("it has changed meanwhile"));
         }
-        target.put(now.as_ref(), &file.current.content).map(|_| ())
+        target.put(now.as_ref(), file.current.bytes()).map(|_| ())
     };
     files.iter().rev().filter(|file| back(file).is_err()).map(|file| file.changed.name.clone()).collect()
 }

@@ -4,10 +4,12 @@
 
 use std::{
     io::{self, Read},
+    panic::resume_unwind,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    thread,
     time::{Duration, Instant},
 };
 
@@ -99,6 +101,18 @@ pub(super) async fn blocking<T: Send + 'static>(
     })
 }
 
+/// Calls `work` on another thread while `own` runs on this one; here as well where no thread is to be had.
+pub(super) fn meanwhile<T: Send, U>(work: impl Fn() -> T + Sync, own: impl FnOnce() -> U) -> (T, U) {
+    thread::scope(|scope| {
+        let started = thread::Builder::new().spawn_scoped(scope, &work);
+        let own = own();
+        match started {
+            Ok(started) => (started.join().unwrap_or_else(|panic| resume_unwind(panic)), own),
+            Err(_) => (work(), own),
+        }
+    })
+}
+
 /// The error result of work that has nothing to show when it is stopped.
 pub(super) fn halted(halt: Halt, stop: &Stop) -> ToolError {
     match halt {
@@ -120,7 +134,7 @@ mod tests {
         let call = blocking(Duration::MAX, move |stop| {
             let _ = started.send(());
             while stop.check().is_ok() {
-                std::thread::yield_now();
+                thread::yield_now();
             }
             let _ = ended.send(stop.check());
             Ok(())

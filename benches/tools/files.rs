@@ -93,8 +93,16 @@ pub(crate) fn grep(tokio: &Tokio, quick: bool) -> f64 {
     median(ratios.collect())
 }
 
-/// Milliseconds for 200 lines in the first 10 MB, and the ratio of the last lines to counting all lines by hand.
-pub(crate) fn view(tokio: &Tokio, quick: bool) -> (f64, f64) {
+/// The costs of `view` in a large file.
+pub(crate) struct Viewed {
+    /// Milliseconds for 200 lines in the first 10 MB, and MiB that they take on the heap at most.
+    pub(crate) millis: f64,
+    pub(crate) mib: f64,
+    /// The time for the last lines, beside that for counting all lines by hand.
+    pub(crate) end: f64,
+}
+
+pub(crate) fn view(tokio: &Tokio, quick: bool) -> Viewed {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("large.txt");
     let lines = (if quick { 20 << 20 } else { 1 << 30 }) / LINE.len();
@@ -110,6 +118,7 @@ pub(crate) fn view(tokio: &Tokio, quick: bool) -> (f64, f64) {
     };
     let start = (10 << 20) / LINE.len() - 200;
     let millis = median((0..11).map(|_| seconds(|| show(start)) * 1_000.0).collect());
+    let mib = counting_alloc::count(|| show(start)).peak as f64 / f64::from(1 << 20);
     let ratios = (0..if quick { 1 } else { 5 }).map(|_| {
         let ours = seconds(|| show(lines - 200));
         let floor = seconds(|| {
@@ -125,15 +134,27 @@ pub(crate) fn view(tokio: &Tokio, quick: bool) -> (f64, f64) {
         });
         ours / floor
     });
-    let ratio = median(ratios.collect());
-    (millis, ratio)
+    let end = median(ratios.collect());
+    Viewed { millis, mib, end }
 }
 
-/// Milliseconds for one edit of a file of 1 MB.
-pub(crate) fn edit(tokio: &Tokio, quick: bool) -> f64 {
+/// Milliseconds in which the same content is written beside a file, reaches the disk, and takes the place of the file.
+fn replaced(root: &Path, text: &str) -> f64 {
+    let (beside, place) = (root.join("beside"), root.join("place"));
+    let millis = seconds(|| {
+        let mut file = File::create_new(&beside).unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+        file.sync_data().unwrap();
+        fs::rename(&beside, &place).unwrap();
+    });
+    millis * 1_000.0
+}
+
+/// Milliseconds for one edit of a file of 1 MB, and those that the disk takes for it.
+pub(crate) fn edit(tokio: &Tokio, quick: bool) -> (f64, f64) {
     let root = tempfile::tempdir().unwrap();
     let text = format!("{}one\n{}", LINE.repeat(7_000), LINE.repeat(7_000));
-    fs::write(root.path().join("a.txt"), text).unwrap();
+    fs::write(root.path().join("a.txt"), &text).unwrap();
     let workspace = Workspace::open(root.path()).unwrap();
     let edits = if quick { 2 } else { 100 };
     let mut provider = ScriptedProvider::new().call("view", json!({ "path": "a.txt" }));
@@ -150,7 +171,7 @@ pub(crate) fn edit(tokio: &Tokio, quick: bool) -> f64 {
         .build()
         .unwrap();
     let runtime = Runtime::builder().policy(Policy::allow_all()).build();
-    let (mut times, session) = (Vec::new(), runtime.session());
+    let (mut times, mut disk, session) = (Vec::new(), Vec::new(), runtime.session());
     let outcome = tokio.block_on(async {
         let mut run = session.start(&agent, "Edit.");
         while let Some(event) = run.next().await {
@@ -158,13 +179,15 @@ pub(crate) fn edit(tokio: &Tokio, quick: bool) -> f64 {
                 assert!(!call.result.is_error, "{}", call.result.to_text());
                 if &*call.result.name == "edit" {
                     times.push(call.micros as f64 / 1_000.0);
+                    // In turns, so that a slow moment of the disk hits both.
+                    disk.push(replaced(root.path(), &text));
                 }
             }
         }
         run.outcome().await.unwrap()
     });
     assert!(outcome.is_completed() && times.len() == edits, "{outcome:?}");
-    median(times)
+    (median(times), median(disk))
 }
 
 /// Microseconds for the judgement of a call by 1,000 rules.

@@ -2,7 +2,8 @@
 //! sandbox beside the same command started without one.
 //!
 //! `cargo bench -p entourage-benches --bench tools` shows criterion's figures, then the differences with their targets.
-//! `RATIOS_ONLY=1` leaves criterion out; `-- --test` runs each part small. Bubblewrap is measured where it works.
+//! `RATIOS_ONLY=1` leaves criterion out; `-- --test` runs each part small; `-- edit judge` runs these parts alone, of
+//! `sandbox`, `view`, `grep`, `edit` and `judge`. Bubblewrap is measured where it works.
 
 #![allow(
     clippy::cast_possible_truncation,
@@ -25,6 +26,9 @@ use criterion::Criterion;
 use entourage::sandbox::{Backend, Sandbox};
 use entourage_benches::median;
 use tokio::{process::Command, runtime::Runtime as Tokio};
+
+#[global_allocator]
+static ALLOCATOR: counting_alloc::Counting = counting_alloc::Counting;
 
 /// A program that ends at once, so that its start is all there is.
 const PROGRAM: &str = "/bin/true";
@@ -93,9 +97,8 @@ fn line(name: &str, value: f64, target: f64) -> String {
     format!("{name} {value:.2} (target {target:.1}){missed}")
 }
 
-fn main() {
-    let quick = std::env::args().any(|argument| argument == "--test");
-    let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+/// The lines of the sandboxes, which criterion shows too.
+fn sandboxes(tokio: &Tokio, quick: bool) -> Vec<String> {
     let root = tempfile::tempdir().unwrap();
     let (mut sandboxes, mut lines) = (Vec::new(), Vec::new());
     for (backend, name, target) in TARGETS {
@@ -109,15 +112,39 @@ fn main() {
         }
     }
     if !quick && std::env::var_os("RATIOS_ONLY").is_none() {
-        show(&tokio, &sandboxes);
+        show(tokio, &sandboxes);
     }
-    let (view, view_end) = files::view(&tokio, quick);
-    lines.extend([
-        line("ratio grep", files::grep(&tokio, quick), 1.3),
-        line("ms view", view, 20.0),
-        line("ratio view_end", view_end, 1.2),
-        line("ms edit", files::edit(&tokio, quick), 5.0),
-        line("us judge", files::judge(quick), 20.0),
-    ]);
+    lines
+}
+
+fn view(tokio: &Tokio, quick: bool) -> Vec<String> {
+    let view = files::view(tokio, quick);
+    vec![
+        line("ms view", view.millis, 20.0),
+        line("mib view", view.mib, 4.0),
+        line("ratio view_end", view.end, 1.2),
+    ]
+}
+
+/// The edit, and what of it the disk takes: no target, since each machine has its own.
+fn edit(tokio: &Tokio, quick: bool) -> Vec<String> {
+    let (millis, disk) = files::edit(tokio, quick);
+    vec![line("ms edit", millis, 5.0), format!("ms edit_disk {disk:.2}")]
+}
+
+fn main() {
+    let (options, parts): (Vec<_>, Vec<_>) =
+        std::env::args().skip(1).partition(|argument| argument.starts_with('-'));
+    let quick = options.iter().any(|option| option == "--test");
+    let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let all: [(&str, &dyn Fn() -> Vec<String>); 5] = [
+        ("sandbox", &|| sandboxes(&tokio, quick)),
+        ("view", &|| view(&tokio, quick)),
+        ("grep", &|| vec![line("ratio grep", files::grep(&tokio, quick), 1.3)]),
+        ("edit", &|| edit(&tokio, quick)),
+        ("judge", &|| vec![line("us judge", files::judge(quick), 20.0)]),
+    ];
+    let wanted = all.iter().filter(|(name, _)| parts.is_empty() || parts.iter().any(|part| part == name));
+    let lines: Vec<String> = wanted.flat_map(|(_, run)| run()).collect();
     println!("{}", lines.join("\n"));
 }

@@ -32,6 +32,9 @@ const SHORT: [&str; 5] = [
     "Quota exceeded",
 ];
 
+/// A command that needs nothing but a sandbox that works.
+const PROBE: &[&str] = &["/bin/sh", "-c", ":"];
+
 /// The most bytes of what `bwrap` says that an error repeats.
 const SAID: usize = 300;
 
@@ -91,7 +94,7 @@ impl Bubblewrap {
     }
 }
 
-/// Finds bubblewrap and tries it.
+/// Finds bubblewrap and tries it, by one start where it works.
 pub(super) fn find(settings: &Settings, places: &Places, temp: &Place) -> Result<Bubblewrap, Error> {
     let program = settings
         .bubblewrap
@@ -111,16 +114,17 @@ pub(super) fn find(settings: &Settings, places: &Places, temp: &Place) -> Result
     let closed = if settings.level == Level::Full { Vec::new() } else { Open::etc().closed };
     let mut found =
         Bubblewrap { arguments: arguments(settings, places, temp)?, opener: Vec::new(), program, closed };
-    found.tries(&["/bin/sh", "-c", ":"])?;
-    if let Network::Hosts(_) = settings.network {
-        let opener = OPENERS
-            .iter()
-            .find(|opener| found.tries(&[opener.program, &[opener.trial]].concat()).is_ok())
-            .ok_or_else(|| {
-                unsupported("`hosts` of a sandbox need /usr/bin/perl or /usr/bin/python3; install one")
-            })?;
-        found.opener = [opener.program, &[opener.script]].concat();
-    }
+    let Network::Hosts(_) = settings.network else {
+        found.tries(PROBE)?;
+        return Ok(found);
+    };
+    let tried = OPENERS.iter().find(|it| found.tries(&[it.program, &[it.trial]].concat()).is_ok());
+    let Some(opener) = tried else {
+        // Either bubblewrap does not work, which this tells, or there is no interpreter.
+        found.tries(PROBE)?;
+        return Err(unsupported("`hosts` of a sandbox need /usr/bin/perl or /usr/bin/python3; install one"));
+    };
+    found.opener = [opener.program, &[opener.script]].concat();
     Ok(found)
 }
 

@@ -467,5 +467,26 @@ mod tests {
             let read: Scope = serde_json::from_str(&serde_json::to_string(&both).unwrap()).unwrap();
             prop_assert_eq!(read, both);
         }
+
+        /// All roots of one scope have its access; those with another access come from another scope.
+        #[test]
+        fn cp06_a_root_within_another_adds_nothing_and_is_all_that_two_scopes_share(
+            (outer, below) in (prop::sample::select(vec![".", "a", "a/b", "..", "/", "/a"]), "[ab](/[ab]){0,2}"),
+            (one, other) in (0_u8..64, 0_u8..64),
+            (mut spec, footprint) in call(),
+        ) {
+            let inner = if outer == "." { below } else { format!("{}/{below}", outer.trim_end_matches('/')) };
+            let of = |access, roots: &[&str]| {
+                Scope::all().with_access(Access::from_bits_truncate(access)).with_roots(roots)
+            };
+            prop_assert_eq!(of(one, &[outer, &inner]), of(one, &[outer]));
+            let shared = of(one, &[outer]).narrow(&of(other, &[&inner]));
+            prop_assert_eq!(&shared, &of(one & other, &[&inner]));
+            // Whatever a scope below asks for, neither the outer root nor the access comes back.
+            prop_assert_eq!(&shared.narrow(&of(63, &[outer, &inner])), &shared);
+            spec = spec.with_name("t");
+            let admits = |scope: &Scope| scope.admits(&spec, &footprint).is_ok();
+            prop_assert_eq!(admits(&shared), admits(&of(one, &[&inner])) && admits(&of(other, &[&inner])));
+        }
     }
 }

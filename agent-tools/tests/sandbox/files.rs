@@ -121,6 +121,29 @@ async fn sandbox_places_that_the_program_adds_are_read_and_written() {
     }
 }
 
+/// A place within another one, with other rights.
+#[tokio::test]
+async fn sandbox_a_place_within_another_is_written_if_one_of_both_is() {
+    for backend in backends().await {
+        let place = Place::new();
+        std::fs::create_dir_all(place.root().join("sub/deep")).unwrap();
+        let (sub, deep) = (place.root().join("sub"), place.root().join("sub/deep"));
+        let script = "echo x > file; echo x > sub/file; echo x > sub/deep/file; find . -name file | sort";
+        for (sandbox, written) in [
+            (place.read(backend).writing(&sub).reading(&deep), "./sub/deep/file\n./sub/file"),
+            (place.read(backend).reading(&sub).writing(&deep), "./sub/deep/file"),
+            (place.write(backend).reading(&deep), "./file\n./sub/deep/file\n./sub/file"),
+        ] {
+            let ran = place.run(&sandbox, script).await;
+            assert_eq!(ran.out, written, "{backend:?} {ran:?}");
+            place.run(&place.write(backend), "find . -name file -delete").await;
+        }
+        // A place is closed within a root that is written by protecting it.
+        let ran = place.run(&place.write(backend).protecting("sub/deep"), script).await;
+        assert!(!deep.join("file").exists() && sub.join("file").exists(), "{backend:?} {ran:?}");
+    }
+}
+
 #[tokio::test]
 async fn attack_26_a_directory_outside_widens_nothing() {
     for backend in backends().await {

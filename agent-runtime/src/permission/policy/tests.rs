@@ -277,6 +277,38 @@ proptest! {
         prop_assert_eq!(strict(&policy.judge(&spec, &footprint)), naive(&policy, &spec, &footprint));
     }
 
+    /// Rules on directories within each other, with different effects.
+    #[test]
+    fn cp01_the_rule_on_the_innermost_directory_decides_in_whatever_order_they_come(
+        rules in prop::collection::btree_map("[ab](/[ab]){0,3}", effects(), 0..6).prop_map(Vec::from_iter).prop_shuffle(),
+        project in prop::collection::btree_map("[ab](/[ab]){0,3}", effects(), 0..4),
+        path in "[ab](/[ab]){1,4}",
+    ) {
+        let of = |rules: &[(String, RuleEffect)]| {
+            rules.iter().fold(Policy::new(), |policy, (directory, effect)| {
+                policy.rule(Rule { effect: *effect, tool: "t".to_owned(), subject: Some(format!("{directory}/*")) })
+            })
+        };
+        let innermost = |rules: &[(String, RuleEffect)]| {
+            let around = rules.iter().filter(|(directory, _)| path.starts_with(&format!("{directory}/")));
+            around.max_by_key(|(directory, _)| directory.len()).map(|(_, effect)| strictness(*effect))
+        };
+        let project: Vec<_> = project.into_iter().collect();
+        let (spec, touched) = (tool(Access::WRITE, true), Footprint::new(Access::WRITE).writing(path.as_str()));
+        let own = innermost(&rules).unwrap_or(strictness(RuleEffect::Ask));
+        prop_assert_eq!(strict(&of(&rules).judge(&spec, &touched)), own);
+        // What a project opens within a closed directory stays closed.
+        let both = of(&rules).restricted_by(of(&project));
+        let expected = own.max(innermost(&project).unwrap_or(0));
+        prop_assert_eq!(strict(&both.judge(&spec, &touched)), expected);
+        // A walk sees the place as a call that names it.
+        let walk = Footprint::new(Access::READ).reading("elsewhere");
+        let reads = tool(Access::READ, true);
+        let seen = both.within(&reads, &walk).map_or(0, |effect| strictness(effect(&path)));
+        let read = Footprint::new(Access::READ).reading(path.as_str());
+        prop_assert_eq!(seen, strict(&both.judge(&reads, &read)));
+    }
+
     #[test]
     fn touching_more_is_never_judged_more_mildly(
         policy in policy(), declared in access(), used in access(), more in access(), names: bool,

@@ -44,6 +44,17 @@ impl Refused {
     }
 }
 
+/// The protected paths that others replaced while a command ran.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Replaced(Arc<Mutex<Vec<PathBuf>>>);
+
+impl Replaced {
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "mounts are those of Linux"))]
+    pub(super) fn note(&self, paths: Vec<PathBuf>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = paths;
+    }
+}
+
 /// The confinement that a sandbox enforced on one command.
 ///
 /// It is serializable, so that a program can store it beside the command. A value that was read back cannot
@@ -93,6 +104,8 @@ pub struct Enforced {
     pub gaps: Vec<String>,
     #[serde(skip)]
     pub(super) refused: Refused,
+    #[serde(skip)]
+    pub(super) replaced: Replaced,
     #[serde(skip)]
     pub(super) watch: Option<Arc<Watch>>,
     /// Reaches all processes of the command.
@@ -150,6 +163,13 @@ impl Enforced {
     /// five different ones, in words. Programs that use a proxy seldom show them.
     pub fn refused(&self) -> Vec<String> {
         self.refused.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The [protected](super::Sandbox::protecting) paths that another program replaced or moved while the command ran,
+    /// which ended the command: bubblewrap could protect them no longer. Look at what they hold: until its end, which
+    /// comes at once, the command could write to what took their place.
+    pub fn replaced(&self) -> Vec<PathBuf> {
+        self.replaced.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Kills what is left of the command, without waiting for its end.

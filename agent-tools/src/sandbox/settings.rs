@@ -230,7 +230,10 @@ impl Sandbox {
     /// - With bubblewrap a protected path is read-only, and one that does not exist cannot be created. While a command
     ///   runs, an empty directory stands at each that does not exist; [`Enforced::restore`] removes it. Directories
     ///   above one cannot be renamed, and nothing can be renamed into or out of them. A path that is a link is watched
-    ///   as with Landlock.
+    ///   as with Landlock. If one becomes a link, or is moved, while a command starts, [`spawn`](Sandbox::spawn) is an
+    ///   error or bubblewrap fails, and the command does not begin. If another program replaces or moves one while a
+    ///   command runs, the command is killed, and [`Enforced::replaced`] names it; what lies within a protected
+    ///   directory may be replaced.
     /// - Landlock cannot except a path below a directory that may be written. There the command can change it, and
     ///   [`Enforced::restore`] takes the change back afterwards. Until then other programs see the change. Commands of
     ///   other sandboxes, in this program or another one, wait up to 60 seconds for the root, those of bubblewrap too;
@@ -364,11 +367,12 @@ impl Sandbox {
     /// # Errors
     /// [`ErrorKind::Unsupported`] if the backend is missing or enforces only a part, or on other systems than Linux;
     /// [`ErrorKind::NotFound`], [`ErrorKind::InvalidInput`] and, where a link has appeared in one,
-    /// [`ErrorKind::Conflict`] for paths of the settings; [`ErrorKind::NotFound`] for a program that does not exist,
-    /// [`ErrorKind::InvalidInput`] for variables of the loader and the shell (`LD_…`, `BASH_FUNC_…` and the like) that
-    /// `set` gives to a command that another program starts; [`ErrorKind::Conflict`] if another sandbox's command runs
-    /// in the root for too long, [`ErrorKind::TooLarge`] if the [protected](Sandbox::protecting) paths hold too much
-    /// for a comparison; [`ErrorKind::Io`] otherwise. Nothing was started.
+    /// [`ErrorKind::Conflict`] for paths of the settings; [`ErrorKind::Conflict`] where one has appeared in a protected
+    /// path meanwhile; [`ErrorKind::NotFound`] for a program that does not exist, [`ErrorKind::InvalidInput`] for
+    /// variables of the loader and the shell (`LD_…`, `BASH_FUNC_…` and the like) that `set` gives to a command that
+    /// another program starts; [`ErrorKind::Conflict`] if another sandbox's command runs in the root for too long,
+    /// [`ErrorKind::TooLarge`] if the [protected](Sandbox::protecting) paths hold too much for a comparison;
+    /// [`ErrorKind::Io`] otherwise. Nothing was started.
     pub async fn spawn(
         &self,
         program: impl AsRef<OsStr>,

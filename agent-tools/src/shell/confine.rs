@@ -110,6 +110,10 @@ mod without {
             match *self {}
         }
 
+        pub(crate) fn replaced(&self) -> Vec<PathBuf> {
+            match *self {}
+        }
+
         pub(crate) fn order_end(&self) {
             match *self {}
         }

@@ -1,6 +1,7 @@
 //! A command while it runs: a task reads its output, waits for its end, and kills its whole group when asked to.
 
 use std::{
+    path::PathBuf,
     process::ExitStatus,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
@@ -203,20 +204,30 @@ async fn drive(
     running.ended.send_replace(Some(End { code, signal, took, at, aborted }));
 }
 
-/// Takes back what the command changed where only people write.
+/// Takes back what the command changed where only people write, and tells of that.
 async fn restored(enforced: Option<&Enforced>) -> Option<String> {
-    match enforced?.restore().await {
-        Ok(paths) if paths.is_empty() => None,
-        Ok(paths) => {
-            let shown = paths.iter().take(SHOWN);
-            let shown: Vec<_> =
-                shown.map(|path| format!("`{}`", path.to_string_lossy().escape_debug())).collect();
-            let more = paths.len().saturating_sub(SHOWN);
-            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            Some(format!("taken back, since commands may not change them: {}{more}", shown.join(", ")))
-        }
+    let enforced = enforced?;
+    let back = match enforced.restore().await {
+        Ok(paths) => (!paths.is_empty())
+            .then(|| format!("taken back, since commands may not change them: {}", names(&paths))),
         Err(error) => Some(format!("changes of protected paths could not be taken back: {error}")),
-    }
+    };
+    let replaced = enforced.replaced();
+    let replaced = (!replaced.is_empty()).then(|| {
+        let names = names(&replaced);
+        format!("the command was ended, since another program replaced what it may not change: {names}")
+    });
+    let all: Vec<String> = replaced.into_iter().chain(back).collect();
+    (!all.is_empty()).then(|| all.join("\n"))
+}
+
+/// The first of these paths, and the number of the others.
+fn names(paths: &[PathBuf]) -> String {
+    let shown = paths.iter().take(SHOWN);
+    let shown: Vec<_> = shown.map(|path| format!("`{}`", path.to_string_lossy().escape_debug())).collect();
+    let more = paths.len().saturating_sub(SHOWN);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{}{more}", shown.join(", "))
 }
 
 #[cfg(unix)]

@@ -12,6 +12,7 @@
 
 mod files;
 mod hosts;
+mod mounts;
 mod network;
 mod processes;
 mod protected;

@@ -24,6 +24,8 @@ use rustix::{
     },
 };
 
+use super::held::escaped;
+
 /// Time between two looks at processes that were killed, and the most looks.
 const PAUSE: Duration = Duration::from_millis(5);
 const LOOKS: u32 = 400;
@@ -53,14 +55,15 @@ pub(super) fn pair(abi: u32) -> Option<(Keeper, Kept)> {
     (abi >= SCOPED).then_some((Keeper::Thread(sender), Kept(receiver)))
 }
 
-/// The keeper of a command that `bwrap`, a child of this program, has set up; none if it has ended.
-pub(super) fn of_bubblewrap(bwrap: u32) -> Option<Keeper> {
+/// The keeper of a command that `bwrap`, a child of this program, has set up, and the first process of its name space;
+/// none if it has ended.
+pub(super) fn of_bubblewrap(bwrap: u32) -> Option<(Keeper, Pid)> {
     let listed = children(bwrap).first().copied().and_then(super::pid);
     // Some kernels have no list.
     let first = listed.or_else(|| all().into_iter().flatten().find(|id| parent_of(*id) == Some(bwrap)))?;
     let opened = pidfd_open(first, PidfdFlags::empty()).ok()?;
     // What is no child of it any more has ended, and its number may be that of somebody else.
-    (parent_of(first) == Some(bwrap)).then(|| Keeper::First(Arc::new(opened)))
+    (parent_of(first) == Some(bwrap)).then(|| (Keeper::First(Arc::new(opened)), first))
 }
 
 impl Keeper {
@@ -140,20 +143,17 @@ fn all() -> Option<impl Iterator<Item = Pid>> {
 
 /// True if one of these absolute paths is mounted on in a process of this machine. It reads the mounts of all of them.
 pub(super) fn are_mounted_on(paths: &[PathBuf]) -> bool {
-    let escaped = |path: &PathBuf| {
-        let text = path.to_string_lossy().replace('\\', "\\134");
-        text.replace(' ', "\\040").replace('\t', "\\011").replace('\n', "\\012")
-    };
-    let paths: Vec<String> = paths.iter().map(escaped).collect();
-    let mounts = all().into_iter().flatten().filter_map(|id| {
-        let table = fs::read(format!("/proc/{}/mountinfo", id.as_raw_nonzero())).ok()?;
-        Some(String::from_utf8_lossy(&table).into_owned())
-    });
-    let is_one = |mount: &str| {
+    let paths: Vec<Vec<u8>> = paths.iter().map(|path| escaped(path)).collect();
+    let mut tables = all()
+        .into_iter()
+        .flatten()
+        .filter_map(|id| fs::read(format!("/proc/{}/mountinfo", id.as_raw_nonzero())).ok());
+    let is_one = |mount: &[u8]| {
         // While bubblewrap works, the names have a prefix.
-        mount.split(' ').nth(4).is_some_and(|at| paths.iter().any(|path| at.ends_with(path)))
+        let at = mount.split(|byte| *byte == b' ').nth(4);
+        at.is_some_and(|at| paths.iter().any(|path| at.ends_with(path)))
     };
-    !paths.is_empty() && mounts.into_iter().any(|table| table.lines().any(is_one))
+    !paths.is_empty() && tables.any(|table| table.split(|byte| *byte == b'\n').any(is_one))
 }
 
 fn anybody_left() -> bool {

@@ -7,6 +7,7 @@ mod arguments;
 mod bubblewrap;
 mod filter;
 mod git;
+mod held;
 mod keeper;
 mod landlock;
 mod limits;
@@ -14,6 +15,7 @@ mod listener;
 mod places;
 mod proxy;
 mod restore;
+mod started;
 mod tree;
 mod watch;
 
@@ -31,7 +33,7 @@ use ::landlock::RulesetCreated;
 use entourage_core::{Error, ErrorKind};
 use rustix::{
     fs::OFlags,
-    process::{Pid, Signal, WaitId, WaitIdOptions},
+    process::{Pid, Signal},
 };
 use seccompiler::BpfProgram;
 use tempfile::TempDir;
@@ -45,6 +47,8 @@ use self::{
     arguments::{GATED, Gate, Ready},
     bubblewrap::Bubblewrap,
     filter::Open,
+    held::Held,
+    started::Started,
     watch::Plan,
 };
 use super::{
@@ -81,6 +85,14 @@ pub(super) struct Prepared {
     base: Arc<Base>,
 }
 
+/// A command that may begin.
+#[derive(Default)]
+struct Begun {
+    plan: Option<Plan>,
+    ready: Ready,
+    held: Option<Held>,
+}
+
 enum Confinement {
     Landlock(RulesetCreated),
     Bubblewrap(Bubblewrap),
@@ -109,31 +121,30 @@ impl Prepared {
 
     /// Looks at the protected paths of a workspace that may be written, and opens the places that are mounted. `None`
     /// if a command of another sandbox runs in the root. Blocks.
-    fn begin(&self, settings: &Settings) -> Result<Option<(Option<Plan>, Ready)>, Error> {
-        let mut plan = None;
+    fn begin(&self, settings: &Settings) -> Result<Option<Begun>, Error> {
+        let mut begun = Begun::default();
+        let Begun { plan, ready, held } = &mut begun;
         if let (Level::WorkspaceWrite(_), Some(root)) = (&settings.level, &self.base.places(settings)?.root) {
             let opened = root.open(OFlags::RDONLY | OFlags::DIRECTORY)?;
             let mounts = matches!(self.confinement, Confinement::Bubblewrap(_));
-            plan = watch::plan(&root.at, opened, &settings.protected, mounts, &self.base.shared)?;
-            if plan.is_none() {
-                return Ok(None);
-            }
+            let looked = watch::plan(&root.at, opened, &settings.protected, mounts, &self.base.shared)?;
+            let Some(looked) = looked else { return Ok(None) };
+            *plan = Some(looked);
         }
-        let Confinement::Bubblewrap(found) = &self.confinement else {
-            return Ok(Some((plan, Ready::default())));
-        };
-        let mut ready = found.ready()?;
-        if let (Some(plan), Some(root)) = (&plan, settings.level.root()) {
+        let Confinement::Bubblewrap(found) = &self.confinement else { return Ok(Some(begun)) };
+        *ready = found.ready()?;
+        if let (Some(plan), Some(root)) = (&*plan, settings.level.root()) {
             ready.mount("--bind-fd", root, &plan.above)?;
             ready.mount("--ro-bind-fd", root, &plan.mounted)?;
             plan.masked.iter().for_each(|path| ready.empty(&root.join(path)));
+            *held = Held::of(root, plan)?;
         }
         ready.filter(&self.filter_file)?;
         // An interpreter that opens a listener waits for this program too.
         if found.opener.is_empty() {
             ready.waiting()?;
         }
-        Ok(Some((plan, ready)))
+        Ok(Some(begun))
     }
 
     /// The program that begins a session without a terminal, where the rules on files do not close the terminal.
@@ -218,7 +229,7 @@ pub(super) async fn spawn(
     program: OsString,
     set: impl FnOnce(&mut Command) -> &mut Command,
 ) -> Result<(Child, Enforced), Error> {
-    let (plan, ready) = begin(settings, prepared).await?;
+    let Begun { plan, ready, held } = begin(settings, prepared).await?;
     let (mut command, indirect, gate) = prepared.command(settings, program, ready)?;
     if let Some(root) = settings.level.root() {
         command.current_dir(root);
@@ -239,7 +250,7 @@ pub(super) async fn spawn(
     let (handle, prepared) = (Handle::current(), Arc::clone(prepared));
     let (best_effort, network) = (settings.best_effort, settings.network.clone());
     let (sender, receiver) = oneshot::channel();
-    let mut started = Started { child: None, enforced: Some(enforced) };
+    let mut started = Started { child: None, enforced: Some(enforced), held };
     on_thread(move || {
         let result = start(&mut started, &mut command, &prepared, &handle, best_effort);
         // It holds the descriptors of all places, and this thread may stay.
@@ -248,7 +259,7 @@ pub(super) async fn spawn(
         let kept = started.keep();
         // Bubblewrap ends with the thread that started it, and takes its filter from this program.
         let is_bubblewrap = matches!(prepared.confinement, Confinement::Bubblewrap(_));
-        let alive = started.watcher().filter(|_| is_bubblewrap);
+        let guard = if is_bubblewrap { started.guard() } else { None };
         // A confined thread could not remove the private directory, so it must not be the last that has it.
         let _kept_open = is_bubblewrap.then_some(prepared);
         let (result, _proxy) = result.map_or_else(|error| (Err(error), None), |proxy| (Ok(started), proxy));
@@ -256,15 +267,15 @@ pub(super) async fn spawn(
         if let Some(kept) = kept {
             kept.serve();
         }
-        if let Some(alive) = alive {
-            wait(&alive);
+        if let Some(guard) = guard {
+            guard.serve();
         }
     })?;
     receiver.await.map_err(|_| ended())??.release()
 }
 
 /// Begins a command, once no other sandbox keeps it from its root.
-async fn begin(settings: &Settings, prepared: &Arc<Prepared>) -> Result<(Option<Plan>, Ready), Error> {
+async fn begin(settings: &Settings, prepared: &Arc<Prepared>) -> Result<Begun, Error> {
     let mut waited = Duration::ZERO;
     loop {
         let (begun, known) = (Arc::clone(prepared), settings.clone());
@@ -314,6 +325,7 @@ fn enforced(settings: &Settings, prepared: &Arc<Prepared>, plan: Option<Plan>) -
         watched,
         gaps: Vec::new(),
         refused: Default::default(),
+        replaced: Default::default(),
         watch,
         keeper: None,
         _prepared: Some(Arc::clone(prepared)),
@@ -383,81 +395,8 @@ fn open(
     proxy::serve(listener, scope, refused).map(Some)
 }
 
-/// A command on its way to the caller. If it does not arrive, it is killed.
-struct Started {
-    child: Option<Child>,
-    enforced: Option<Enforced>,
-}
-
-impl Started {
-    fn watcher(&self) -> Option<rustix::fd::OwnedFd> {
-        let id = pid(self.child.as_ref()?.id()?)?;
-        rustix::process::pidfd_open(id, rustix::process::PidfdFlags::empty()).ok()
-    }
-
-    /// Gives a command of bubblewrap, once it is set up, a keeper.
-    fn keep_first(&mut self) -> Result<(), Error> {
-        let (Some(bwrap), Some(enforced)) = (self.child.as_ref().and_then(Child::id), &mut self.enforced)
-        else {
-            return Ok(());
-        };
-        enforced.keeper = keeper::of_bubblewrap(bwrap);
-        let message =
-            "the processes of the command cannot be found in /proc, so they could outlive it; use Landlock";
-        let unknown = || Error::new(ErrorKind::Unsupported, message).during("sandbox.spawn");
-        enforced.keeper.is_some().then_some(()).ok_or_else(unknown)
-    }
-
-    /// Gives the command a keeper, whose part this thread has to take over.
-    fn keep(&mut self) -> Option<keeper::Kept> {
-        let enforced = self.enforced.as_mut()?;
-        let (keeper, kept) = keeper::pair(enforced.landlock_abi?)?;
-        enforced.keeper = Some(keeper);
-        Some(kept)
-    }
-
-    fn release(mut self) -> Result<(Child, Enforced), Error> {
-        self.child.take().zip(self.enforced.take()).ok_or_else(ended)
-    }
-}
-
-impl Drop for Started {
-    fn drop(&mut self) {
-        let (child, enforced) = (self.child.take(), self.enforced.take());
-        let id = child.as_ref().and_then(Child::id);
-        id.into_iter().for_each(kill_tree);
-        let (watch, keeper) =
-            enforced.map_or((None, None), |mut enforced| (enforced.watch.take(), enforced.keeper.take()));
-        if child.is_none() {
-            // Nothing was started.
-            watch.iter().for_each(|watch| watch.give_up());
-            return;
-        }
-        let clean = move || {
-            if let Some(id) = id.and_then(pid) {
-                let _ =
-                    rustix::process::waitid(WaitId::Pid(id), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
-            }
-            // Nobody is left to be told of a failure.
-            drop(child.map(|mut child| child.try_wait()));
-            if let Some(keeper) = keeper {
-                let _ = keeper.end_all();
-            }
-            drop(watch.map(|watch| watch.restore()));
-        };
-        drop(on_thread(clean));
-    }
-}
-
 fn pid(id: u32) -> Option<Pid> {
     i32::try_from(id).ok().and_then(Pid::from_raw)
-}
-
-/// Waits until a child has ended, and leaves its status to its owner.
-fn wait(child: &rustix::fd::OwnedFd) {
-    use rustix::fd::AsFd;
-    let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-    while let Err(rustix::io::Errno::INTR) = rustix::process::waitid(WaitId::PidFd(child.as_fd()), options) {}
 }
 
 pub(super) fn kill_tree(id: u32) {

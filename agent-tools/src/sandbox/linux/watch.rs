@@ -188,6 +188,11 @@ impl Plan {
         Ok(())
     }
 
+    /// The root that it is about.
+    pub(super) fn root(&self) -> Option<&OwnedFd> {
+        self.watch.as_ref().map(|watch| &watch.root)
+    }
+
     fn mask(&mut self, at: &Path, state: &mut State) {
         if !self.masked.iter().any(|masked| masked == at) {
             self.masked.push(at.to_owned());

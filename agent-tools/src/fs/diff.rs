@@ -131,6 +131,21 @@ mod tests {
     }
 
     proptest! {
+        /// Byte by byte is the reference.
+        #[test]
+        fn cx06_what_is_alike_is_found_by_blocks_as_by_bytes(
+            (old, new) in (0..2_000_usize, 0..2_000_usize),
+            changed in prop::collection::vec(0..2_000_usize, 0..3),
+        ) {
+            let (old, mut new) = (vec![0; old], vec![0; new]);
+            for at in changed {
+                new.get_mut(at).into_iter().for_each(|byte| *byte = 1);
+            }
+            let start = old.iter().zip(&new).take_while(|(a, b)| a == b).count();
+            let end = old.iter().rev().zip(new.iter().rev()).take_while(|(a, b)| a == b).count();
+            prop_assert_eq!((alike_at_start(&old, &new), alike_at_end(&old, &new)), (start, end));
+        }
+
         /// The whole texts are the reference.
         #[test]
         fn cx06_what_is_alike_changes_nothing_in_a_diff(

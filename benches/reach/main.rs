@@ -15,9 +15,8 @@
 
 use std::{
     hint::black_box,
-    io::{Read as _, Write as _, stdin, stdout},
+    io::{Read as _, Write as _},
     net::{Ipv4Addr, TcpListener, TcpStream},
-    os::fd::AsFd as _,
     process::Stdio,
     sync::{Arc, Mutex},
     time::{Duration, Instant},
@@ -51,7 +50,6 @@ use rmcp::{
 use serde_json::json;
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
-    net::unix::pipe,
     process::Command,
     runtime::Runtime as Tokio,
 };
@@ -93,12 +91,8 @@ impl ServerHandler for Echo {
     }
 }
 
-/// Serves on its pipes from one thread. `rmcp::transport::stdio()` reads and writes on threads that block: with those
-/// the ratio is about when the kernel lets which of them run.
 async fn serve() {
-    let input = pipe::Receiver::from_owned_fd(stdin().as_fd().try_clone_to_owned().unwrap()).unwrap();
-    let output = pipe::Sender::from_owned_fd(stdout().as_fd().try_clone_to_owned().unwrap()).unwrap();
-    Echo.serve(AsyncRwTransport::new(input, output)).await.unwrap().waiting().await.unwrap();
+    Echo.serve(rmcp::transport::stdio()).await.unwrap().waiting().await.unwrap();
 }
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]

@@ -265,7 +265,7 @@ async fn cf02_what_the_call_is_for_is_asked_about_once() {
         let rules = Policy::new().allow("agentic_fetch").ask("view");
         let builder = testkit::runtime().policy(rules).approver(DenyAll);
         assert_eq!(run(builder, &large, Places::default().tool(&small, tools)).await.unwrap().text, "Done.");
-        assert_eq!((searched.started(), viewed.started()), (1, 1), "{url}");
+        assert_eq!((searched.started(), viewed.started()), (1, 1), "{url}: {}", told(&large));
         assert_eq!(page.started(), first + usize::from(read), "{url}");
     }
 }

@@ -15,7 +15,7 @@ use rmcp::{
     },
     service::{NotificationContext, RequestContext, RoleClient},
 };
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, watch};
 
 use super::{
     content,
@@ -43,9 +43,37 @@ pub(super) struct Calls(Mutex<HashMap<ProgressToken, Call>>);
 
 #[derive(Debug)]
 struct Call {
-    progress: mpsc::Sender<String>,
+    progress: Arc<Reports>,
     /// The run that asks, if questions are answered, and what ends with the call.
     asks: Option<(Asker, watch::Receiver<()>)>,
+}
+
+/// Reports of the progress of one call. A channel would be most of what a call allocates, and few calls report.
+#[derive(Debug, Default)]
+pub(super) struct Reports {
+    waiting: Mutex<Vec<String>>,
+    told: Notify,
+}
+
+impl Reports {
+    fn add(&self, text: String) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        // Progress that nobody has time for is left out.
+        if waiting.len() < REPORTS {
+            waiting.push(text);
+            drop(waiting);
+            self.told.notify_one();
+        }
+    }
+
+    /// Waits until there may be some.
+    pub(super) async fn told(&self) {
+        self.told.notified().await;
+    }
+
+    pub(super) fn take(&self) -> Vec<String> {
+        std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 /// One running call, until this is dropped.
@@ -62,13 +90,9 @@ impl Drop for Open {
 }
 
 impl Calls {
-    /// Notes a call. Its reports of progress come from the receiver.
-    pub(super) fn open(
-        self: &Arc<Self>,
-        token: ProgressToken,
-        asker: Option<Asker>,
-    ) -> (Open, mpsc::Receiver<String>) {
-        let (progress, reports) = mpsc::channel(REPORTS);
+    /// Notes a call, with what collects its reports of progress.
+    pub(super) fn open(self: &Arc<Self>, token: ProgressToken, asker: Option<Asker>) -> (Open, Arc<Reports>) {
+        let reports = Arc::<Reports>::default();
         let (alive, asks) = asker
             .map(|asker| {
                 let (sender, alive) = watch::channel(());
@@ -76,7 +100,7 @@ impl Calls {
             })
             .unzip();
         let mut calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        calls.insert(token.clone(), Call { progress, asks });
+        calls.insert(token.clone(), Call { progress: Arc::clone(&reports), asks });
         drop(calls);
         (Open { calls: Arc::clone(self), token, _alive: alive }, reports)
     }
@@ -93,8 +117,7 @@ impl Calls {
     fn report(&self, token: &ProgressToken, text: String) {
         let calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(call) = calls.get(token) {
-            // Progress that nobody has time for is left out.
-            let _ = call.progress.try_send(text);
+            call.progress.add(text);
         }
     }
 }

@@ -227,19 +227,19 @@ async fn ask(
     let mut cancel = Cancel { peer: peer.clone(), id: Some(handle.id.clone()) };
     // Without one who answers them there are no questions.
     let asker = live.approver().map(|_| Asker::of(cx));
-    let (_open, mut reports) = live.calls.open(handle.progress_token.clone(), asker);
+    let (_open, reports) = live.calls.open(handle.progress_token.clone(), asker);
     let answer = handle.await_response();
     tokio::pin!(answer);
     loop {
-        tokio::select! {
-            answer = &mut answer => {
-                cancel.id = None;
-                while let Ok(report) = reports.try_recv() {
-                    cx.progress(report);
-                }
-                return answer;
-            }
-            Some(report) = reports.recv() => cx.progress(report),
+        let answered = tokio::select! {
+            biased;
+            answer = &mut answer => Some(answer),
+            () = reports.told() => None,
+        };
+        reports.take().into_iter().for_each(|report| cx.progress(report));
+        if let Some(answer) = answered {
+            cancel.id = None;
+            return answer;
         }
     }
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::{PlannedStep, PlannerStrategy, StepReport, StepStatus};
 
 /// Most bytes of a plan that is kept without a look at it.
-const PLAIN: usize = 256 * 1024;
+const PLAIN: usize = 64 * 1024;
 
 /// A decision of a planner, as a recorded value of its session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

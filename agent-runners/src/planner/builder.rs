@@ -48,8 +48,8 @@ const AT_ONCE: usize = 5;
 /// The planner looks with its read tools and gives numbered [steps](crate::planner::PlannedStep). A plan that cannot
 /// run, or is too long, goes back to it once, with all that is wrong. The steps run as a
 /// [`TaskGraph`](crate::graph::TaskGraph), each after those that it depends on, and is given their results. If a step
-/// fails, those that depend on it are skipped; the planner then makes another plan for what is left, and what is done is
-/// kept ([`PlannerBuilder::max_replans`]).
+/// fails, those that depend on it are skipped; the planner then makes another plan for what is left, and what is done
+/// is kept ([`PlannerBuilder::max_replans`]).
 ///
 /// # Permissions
 /// Executors only look: a tool is a read tool by its [`Access`], not by its name. An executor is shown the read tools

@@ -57,11 +57,11 @@ pub(super) fn is_cut(text: &str) -> bool {
 /// left out before. The lines that a diff shows around a change are kept.
 fn changed_part<'t>(before: &'t str, after: &'t str) -> (usize, &'t str, &'t str) {
     let whole = (0, before, after);
+    let (old, new) = (before.as_bytes(), after.as_bytes());
     // The library takes this for an end of a line too, where no other character follows.
-    if before.contains('\r') || after.contains('\r') {
+    if [old, new].into_iter().any(|text| memchr::memchr(b'\r', text).is_some()) {
         return whole;
     }
-    let (old, new) = (before.as_bytes(), after.as_bytes());
     let alike = alike_at_start(old, new);
     let begin = lines_back(old.get(..alike).unwrap_or_default(), AROUND);
     let (Some(old), Some(new)) = (old.get(begin..), new.get(begin..)) else { return whole };
@@ -78,19 +78,19 @@ fn changed_part<'t>(before: &'t str, after: &'t str) -> (usize, &'t str, &'t str
 }
 
 /// The number of bytes with which both begin.
-fn alike_at_start(old: &[u8], new: &[u8]) -> usize {
+fn alike_at_start<'t>(old: &'t [u8], new: &'t [u8]) -> usize {
     let blocks = old.chunks_exact(BLOCK).zip(new.chunks_exact(BLOCK));
     let whole = blocks.take_while(|(a, b)| a == b).count() * BLOCK;
-    let rest = old.iter().zip(new).skip(whole);
-    whole + rest.take_while(|(a, b)| a == b).count()
+    let rest = |text: &'t [u8]| text.get(whole..).unwrap_or_default().iter();
+    whole + rest(old).zip(rest(new)).take_while(|(a, b)| a == b).count()
 }
 
 /// The number of bytes with which both end.
-fn alike_at_end(old: &[u8], new: &[u8]) -> usize {
+fn alike_at_end<'t>(old: &'t [u8], new: &'t [u8]) -> usize {
     let blocks = old.rchunks_exact(BLOCK).zip(new.rchunks_exact(BLOCK));
     let whole = blocks.take_while(|(a, b)| a == b).count() * BLOCK;
-    let rest = old.iter().rev().zip(new.iter().rev()).skip(whole);
-    whole + rest.take_while(|(a, b)| a == b).count()
+    let rest = |text: &'t [u8]| text.get(..text.len().saturating_sub(whole)).unwrap_or_default().iter().rev();
+    whole + rest(old).zip(rest(new)).take_while(|(a, b)| a == b).count()
 }
 
 /// The beginning of the line that is `lines` above the last one.

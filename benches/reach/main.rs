@@ -2,8 +2,8 @@
 //! tool over stdio beside rmcp's own client, 100 slow servers until their tools are there beside the same processes
 //! until each has said one line, and a page of 1 MB as Markdown beside htmd.
 //!
-//! `cargo bench -p entourage-benches --bench reach`; `-- --test` runs each part small, `-- mcp_call` that part. Each figure is the median of
-//! pairs taken in turns.
+//! `cargo bench -p entourage-benches --bench reach`; `-- --test` runs each part small, `-- mcp_call` that part.
+//! Each figure is the median of pairs taken in turns.
 
 #![allow(
     clippy::cast_precision_loss,

@@ -15,8 +15,8 @@
 //!   service's own tools, and its summaries of the conversation, come as opaque parts too. All are replayed.
 //! - **Tools of the service** are declared in `Params::extra` under `tools`: they are added to the agent's. Beta
 //!   features need a header `anthropic-beta` ([`AnthropicMessagesBuilder::header`]).
-//! - **Tools on demand**: with [`AnthropicMessagesBuilder::tools_on_demand`] the service searches the agent's tools, and
-//!   shows its model those that it found. Its searches and what they found come as opaque parts.
+//! - **Tools on demand**: with [`AnthropicMessagesBuilder::tools_on_demand`] the service searches the agent's tools,
+//!   and shows its model those that it found. Its searches and what they found come as opaque parts.
 //! - **`pause_turn`**: the service paused a long turn of its own tools. It ends as `FinishReason::Other` with that
 //!   word; calling again with the reply in the history continues the turn.
 

@@ -1,7 +1,8 @@
 //! The responses wire, defined by OpenAI for its newer models and spoken by several services.
 //!
 //! A conversation is a list of items here: messages, reasoning, calls and their outputs, blocks of the service's own
-//! tools, which come as opaque parts. [`encode()`] and [`OpenAiResponsesDecoder`] are pure; [`OpenAiResponses`] puts them on a connection.
+//! tools, which come as opaque parts. [`encode()`] and [`OpenAiResponsesDecoder`] are pure; [`OpenAiResponses`] puts
+//! them on a connection.
 
 mod builder;
 mod decode;

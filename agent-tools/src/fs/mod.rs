@@ -48,7 +48,7 @@ pub(crate) use places::Places;
 #[cfg(feature = "lsp")]
 pub(crate) use seen::Stamp;
 #[cfg(feature = "lsp")]
-pub(crate) use several::{Changed, Parts};
+pub(crate) use several::{Changed, Limits, Parts};
 pub use snapshots::FileSnapshots;
 #[cfg(feature = "lsp")]
 pub(crate) use source::Source;

@@ -56,6 +56,15 @@ impl Changed {
     }
 }
 
+/// The changes that a call may make, by what was shown before it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// The one that the session was shown; `None` if that is not known any more.
+    pub(crate) shown: Option<Digest>,
+    /// The one that the approver of the call was shown, if one was.
+    pub(crate) approved: Option<Digest>,
+}
+
 struct Prepared<'a> {
     target: Target<'a>,
     path: &'a str,
@@ -108,12 +117,12 @@ impl Workspace {
     }
 
     /// Changes these files, which the call names as written, by the rules of `write`. If one cannot be written, those
-    /// before it are changed back. With the digest of the change that the session was shown, only this one is made.
-    /// The errors are for the model, and say what is left changed.
+    /// before it are changed back. With the digest of a change that was shown, only this one is made. The errors are
+    /// for the model, and say what is left changed.
     pub(crate) async fn change_all(
         &self,
         paths: Vec<String>,
-        shown: Option<Digest>,
+        limits: Limits,
         cx: &ToolContext<'_>,
         parts: impl Fn(&str, &str) -> Result<Parts, ToolError> + Send + 'static,
     ) -> Result<Vec<Changed>, ToolError> {
@@ -129,7 +138,7 @@ impl Workspace {
                 Ok(prepared)
             });
             let all: Vec<_> = each.collect::<Result<_, ToolError>>()?;
-            check_shown(&all, shown)?;
+            check_shown(&all, limits)?;
             for (number, file) in all.iter().enumerate() {
                 if let Err(error) = file.target.put(Some(&file.current), file.after.as_bytes()) {
                     let before = all.get(..number).unwrap_or_default();
@@ -168,19 +177,23 @@ fn prepared<'a>(
     Ok(Prepared { target, path, current, after, changed })
 }
 
-/// Checks that a change is the one that the session was shown. Where that is not known any more, the session has to
-/// have seen the files as they are.
-fn check_shown(files: &[Prepared<'_>], shown: Option<Digest>) -> Result<(), ToolError> {
-    if shown == Some(Changed::digest(files.iter().map(|file| &file.changed))) {
+/// Checks that a change is the one that the session and the approver were shown. Where that is not known any more, the
+/// session has to have seen the files as they are.
+fn check_shown(files: &[Prepared<'_>], Limits { shown, approved }: Limits) -> Result<(), ToolError> {
+    let other = |than: &str| {
+        ToolError::tell(format!(
+            "nothing was changed, since this would be another change than {than}; let the tool show it first"
+        ))
+    };
+    let change = Changed::digest(files.iter().map(|file| &file.changed));
+    if approved.is_some_and(|approved| approved != change) {
+        return Err(other("the one that was approved"));
+    }
+    if shown == Some(change) {
         return Ok(());
     }
     files.iter().try_for_each(|file| file.target.check_seen(&file.current))?;
-    match shown {
-        None => Ok(()),
-        Some(_) => Err(ToolError::tell(
-            "nothing was changed, since this would be another change than it showed; let the tool show it first",
-        )),
-    }
+    if shown.is_none() { Ok(()) } else { Err(other("it showed")) }
 }
 
 /// Changes files back, the last one first. Returns the names of those that stay changed.

@@ -33,7 +33,7 @@ use crate::fs::{Source, Workspace};
 const CHANGING: [&str; 4] = ["edit", "multiedit", "undo", "write"];
 const SHOWING: [&str; 1] = ["view"];
 /// Time that is left of a call after the wait.
-const SPARE: Duration = Duration::from_secs(1);
+pub(super) const SPARE: Duration = Duration::from_secs(1);
 /// Most characters of a path that is shown.
 pub(super) const PATH: usize = 200;
 

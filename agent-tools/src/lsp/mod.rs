@@ -87,6 +87,8 @@ struct Inner {
     after_view: Duration,
     /// The renames that sessions were shown.
     offered: Offered,
+    /// The renames that approvers were shown.
+    approved: Offered,
 }
 
 /// Settings of [`LanguageServers`]. Made by [`LanguageServers::builder`].
@@ -161,6 +163,7 @@ impl LanguageServersBuilder {
             after_change,
             after_view,
             offered: Offered::default(),
+            approved: Offered::default(),
         })))
     }
 }
@@ -184,9 +187,9 @@ impl LanguageServers {
     ///   place.
     /// - `lsp_rename` without `files` reads: it returns the files and lines that would change. With `files` it changes
     ///   these, which its footprint names as written, and no other: all of them or none, by the rules of
-    ///   [`Workspace::write_tools`], and not if the change is another one than the first call showed. The session has
-    ///   seen the files whose differences were shown whole. An approver is shown the difference. The files may have 64
-    ///   MiB together, before and after the change; new texts with characters that nobody sees are refused.
+    ///   [`Workspace::write_tools`], and not if the change is another one than the first call showed, or than this
+    ///   process showed an approver. The session has seen the files whose differences were shown whole. The files may
+    ///   have 64 MiB together, before and after the change; new texts with characters that nobody sees are refused.
     /// - `lsp_restart` ends a server and starts it again.
     /// - A call ends after 40 seconds; a server that hangs costs 30. One that does not start keeps no other from
     ///   answering.

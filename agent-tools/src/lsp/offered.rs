@@ -1,4 +1,4 @@
-//! The changes that renames have shown, so that a call makes no other one.
+//! The changes that renames have shown, to a session or to an approver, so that a call makes no other one.
 
 use std::{
     collections::VecDeque,
@@ -29,6 +29,13 @@ impl Offered {
         }
     }
 
+    /// Takes out the change of a call: it is none of a later one.
+    pub(super) fn taken(&self, call: Digest) -> Option<Digest> {
+        let mut changes = self.changes();
+        let place = changes.iter().position(|(other, _)| *other == call)?;
+        changes.remove(place).map(|(_, change)| change)
+    }
+
     pub(super) fn of(&self, call: Digest) -> Option<Digest> {
         self.changes().iter().find(|(other, _)| *other == call).map(|(_, change)| *change)
     }
@@ -46,6 +53,7 @@ mod tests {
         offered.note(a, a);
         offered.note(a, b);
         assert_eq!((offered.of(a), offered.of(b)), (Some(b), None));
+        assert_eq!((offered.taken(a), offered.taken(a), offered.taken(b)), (Some(b), None, None));
         (0..MOST).for_each(|number| offered.note(digest(number), a));
         assert_eq!((offered.of(a), offered.of(digest(0))), (None, Some(a)));
     }

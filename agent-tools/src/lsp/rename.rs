@@ -11,6 +11,7 @@ use std::{
 
 use entourage_core::{
     Digest,
+    message::is_harmful,
     permission::RuleEffect,
     tool::{ToolContext, ToolError, ToolOutput},
 };
@@ -19,15 +20,15 @@ use serde_json::{Value, json};
 use super::{
     LanguageServers,
     ask::Asked,
-    feedback::{shown, with_report},
+    feedback::{SPARE, shown, with_report},
     live::{Ability, Change, deadline},
     position::{Encoding, Lines},
     report::counted,
-    tool::RenameArguments,
+    tool::{RenameArguments, TIME},
     wire::{FileEdits, TextEdit, plain, workspace_edit},
 };
 use crate::{
-    fs::{Changed, Parts},
+    fs::{Changed, Limits, Parts},
     invisible::is_invisible,
 };
 
@@ -75,9 +76,14 @@ impl Plan {
     }
 }
 
-/// True if a new text has characters that nobody sees, and that the old one has not.
+/// True if a new text has characters that nobody sees, and that the old one has not. A difference that is shown leaves
+/// out what controls a terminal, such as the CR that ends a comment in some languages.
 fn hides(old: &str, new: &str) -> bool {
-    new.chars().any(|c| is_invisible(c) && !old.contains(c))
+    new.chars().any(|c| is_unseen(c) && !matches!(c, '\n' | '\t') && !old.contains(c))
+}
+
+fn is_unseen(c: char) -> bool {
+    is_invisible(c) || is_harmful(c)
 }
 
 /// True if a name goes on across a place. A server that counts otherwise than agreed on names such places.
@@ -95,7 +101,7 @@ fn parts(edits: &[TextEdit], text: &str, encoding: Encoding) -> Option<Parts> {
         let (start, end) =
             (lines.offset(edit.range.start, encoding)?, lines.offset(edit.range.end, encoding)?);
         let is_whole = start == end || !is_within_word(text, start) && !is_within_word(text, end);
-        (start <= end && is_whole).then(|| (start..end, edit.new.clone()))
+        (start <= end && is_whole).then(|| (start..end, edit.new.replace("\r\n", "\n")))
     };
     let mut parts = edits.iter().map(part).collect::<Option<Parts>>()?;
     parts.sort_by_key(|(range, _)| (range.start, range.end));
@@ -113,13 +119,15 @@ impl LanguageServers {
         arguments: RenameArguments,
         cx: &ToolContext<'_>,
     ) -> Result<ToolOutput, ToolError> {
+        let latest = deadline(TIME.saturating_sub(SPARE));
         let (asked, plan) = self.plan(&arguments, cx).await?;
         let files = arguments.files.as_deref().filter(|files| !files.is_empty());
         let Some(files) = files else { return self.show(&arguments, &plan, cx).await };
         self.check_named(&plan, files)?;
-        let shown = self.0.offered.of(call(&arguments, cx)?);
-        let changed = self.workspace().change_all(plan.paths(), shown, cx, plan.parts()).await?;
-        let until = deadline(self.0.after_change);
+        let call = call(&arguments, cx)?;
+        let limits = Limits { shown: self.0.offered.of(call), approved: self.0.approved.taken(call) };
+        let changed = self.workspace().change_all(plan.paths(), limits, cx, plan.parts()).await?;
+        let until = latest.min(deadline(self.0.after_change));
         let admission = Arc::new(cx.admission());
         let mut said = Vec::new();
         for path in plan.edits.keys() {
@@ -154,9 +162,12 @@ impl LanguageServers {
             let (_, plan) = self.plan(&arguments, cx).await?;
             self.check_named(&plan, arguments.files.as_deref().unwrap_or_default())?;
             let changed = self.workspace().compare_all(plan.paths(), 0, cx, plan.parts()).await?;
-            let shown = self.0.offered.of(call(&arguments, cx)?);
-            match shown.is_none_or(|shown| shown == Changed::digest(&changed)) {
-                true => Ok(changed),
+            let (call, digest) = (call(&arguments, cx)?, Changed::digest(&changed));
+            match self.0.offered.of(call).is_none_or(|shown| shown == digest) {
+                true => {
+                    self.0.approved.note(call, digest);
+                    Ok(changed)
+                }
                 false => Err(ToolError::tell("this would be another change than it showed")),
             }
         };
@@ -195,10 +206,7 @@ impl LanguageServers {
         cx: &ToolContext<'_>,
     ) -> Result<(Asked, Plan), ToolError> {
         let new = &arguments.new_name;
-        if new.is_empty()
-            || new.chars().count() > NAME
-            || new.chars().any(|c| c.is_control() || is_invisible(c))
-        {
+        if new.is_empty() || new.chars().count() > NAME || new.chars().any(is_unseen) {
             return Err(ToolError::tell(
                 "`new_name` has to be a name of at most 200 characters that can be seen, on one line",
             ));

@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::LanguageServers;
 
 /// Time of a call, beyond that for the servers.
-const TIME: Duration = Duration::from_secs(40);
+pub(super) const TIME: Duration = Duration::from_secs(40);
 /// Path that is read when the model names none.
 const ROOT: &str = ".";
 
@@ -125,8 +125,8 @@ impl Kind {
             Self::Restart => schema_of::<RestartArguments>(),
             Self::Symbols => schema_of::<SymbolsArguments>(),
         };
-        let spec =
-            ToolSpec::new(self.name(), self.description(), schema).naming_subjects().with_timeout(TIME);
+        let spec = ToolSpec::new(self.name(), self.description(), schema);
+        let spec = spec.naming_subjects().with_timeout(TIME);
         match self {
             Self::Rename => {
                 spec.with_access(Access::READ | Access::WRITE).with_access_by_call().changing_files()
@@ -146,8 +146,9 @@ struct LspTool {
 
 /// All tools.
 pub(super) fn all(servers: &LanguageServers) -> Vec<Arc<dyn Tool>> {
-    let tool =
-        |kind: Kind| Arc::new(LspTool { spec: kind.spec(), kind, servers: servers.clone() }) as Arc<dyn Tool>;
+    let tool = |kind: Kind| {
+        Arc::new(LspTool { spec: kind.spec(), kind, servers: servers.clone() }) as Arc<dyn Tool>
+    };
     Kind::ALL.into_iter().map(tool).collect()
 }
 

@@ -283,6 +283,11 @@ pub(super) fn workspace_edit(answer: &Value) -> Result<Vec<FileEdits>, String> {
             .ok_or_else(|| format!("the server would change `{}`, which is no file", plain(uri, 200)))?;
         let edits = text_edits(edits)?;
         match files.iter_mut().find(|file| file.path == path) {
+            Some(file) if file.version != version => {
+                return Err(
+                    "the server would change two versions of one file; call the tool again".to_owned()
+                );
+            }
             Some(file) => file.edits.extend(edits),
             None => files.push(FileEdits { path, version, edits }),
         }

@@ -276,7 +276,6 @@ impl Fake {
                 let edit = json!({"range": self.range(0, "", 0, 0), "newText": "evil"});
                 edits.insert("file:///etc/hosts".to_owned(), vec![edit]);
             }
-            "hides" => say("\u{202e}"),
             // It changes its mind after the first answer.
             "fickle" if notes(Path::new(&self.notes), "renamed").len() > 1 => say("2"),
             "twice" => edits.values_mut().for_each(|edits| {
@@ -284,7 +283,8 @@ impl Fake {
                 other["newText"] = "other".into();
                 edits.push(other);
             }),
-            _ => {}
+            // `adds x` has an x behind each new name.
+            manner => manner.strip_prefix("adds ").into_iter().for_each(&mut say),
         }
         let changes = |edits: BTreeMap<String, Vec<Value>>, version: &Value| -> Vec<Value> {
             let change =
@@ -296,6 +296,10 @@ impl Fake {
                 let mut all = changes(edits, &Value::Null);
                 all.push(json!({"kind": "create", "uri": self.uri("new.fk")}));
                 json!({"documentChanges": all})
+            }
+            "torn" => {
+                let both = [changes(edits.clone(), &json!(1)), changes(edits, &json!(99))].concat();
+                json!({"documentChanges": both})
             }
             "stale" => json!({"documentChanges": changes(edits, &json!(99))}),
             "versions" => json!({"documentChanges": changes(edits, &Value::Null)}),

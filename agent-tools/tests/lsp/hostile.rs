@@ -13,7 +13,10 @@ use entourage_core::{
     message::ToolResult,
     tool::{Access, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec},
 };
-use entourage_runtime::{Runtime, permission::Policy};
+use entourage_runtime::{
+    Runtime,
+    permission::{Policy, Preset},
+};
 use entourage_tools::{
     fs::Workspace,
     lsp::{LanguageServer, LanguageServerState, LanguageServers},
@@ -184,6 +187,50 @@ async fn ce02_a_rename_makes_no_other_change_than_it_showed() {
     let results = bench.call_all(vec![rename(None), rename(both())]).await;
     assert!(results.iter().all(|result| !result.is_error), "{results:?}");
     assert_eq!(now(&bench), ["use zwei2\n", "call zwei2\n"]);
+}
+
+#[tokio::test]
+async fn attack_15_a_rename_makes_no_other_change_than_the_approved_one() {
+    let bench = bench("fickle");
+    let runtime = bench.builder().policy(Preset::Ask.policy()).build();
+    let view = |path: &str| ("view", json!({"path": path}));
+    let both = || rename(Some(json!(["a.fk", "b.fk"])));
+    // Both files are known, so nothing has to be shown first. The server changes its mind behind the preview.
+    let session = runtime.session();
+    let calls = vec![view("a.fk"), view("b.fk"), both()];
+    let results = common::call_in(&session, bench.tools(), calls).await;
+    let text = results[2].to_text();
+    assert!(results[2].is_error && text.contains("than the one that was approved"), "{text}");
+    assert_eq!(now(&bench), OLD);
+    // Another answer is for another change.
+    let result = common::call_in(&session, bench.tools(), vec![both()]).await.remove(0);
+    assert!(!result.is_error, "{}", result.to_text());
+    assert_eq!(now(&bench), ["use zwei2\n", "call zwei2\n"]);
+}
+
+#[tokio::test]
+async fn attack_25_an_address_that_is_a_link_changes_the_file_behind_it_or_none() {
+    // The fake server names a link and the file behind it alike.
+    let linked = |to: &Path| {
+        let bench = bench("plain");
+        std::os::unix::fs::symlink(to, bench.root.join("l.fk")).unwrap();
+        bench
+    };
+    let bench = linked(Path::new("b.fk"));
+    let results = bench.call_all(vec![rename(None), rename(Some(json!(["a.fk", "b.fk"])))]).await;
+    assert!(results.iter().all(|result| !result.is_error), "{results:?}");
+    assert_eq!(now(&bench), NEW);
+    assert!(bench.root.join("l.fk").is_symlink());
+    let elsewhere = tempfile::tempdir().unwrap();
+    let outside = elsewhere.path().join("x.fk");
+    std::fs::write(&outside, "one\n").unwrap();
+    let bench = linked(&outside);
+    let results = bench.call_all(vec![rename(None), rename(Some(json!(["a.fk", "b.fk", "l.fk"])))]).await;
+    assert!(results.iter().all(|result| result.is_error), "{results:?}");
+    assert_eq!(
+        (now(&bench), std::fs::read_to_string(&outside).unwrap()),
+        (OLD.map(str::to_owned), "one\n".to_owned())
+    );
 }
 
 #[tokio::test]

@@ -170,7 +170,13 @@ async fn ce02_changes_that_a_rename_does_not_make_are_refused_whole() {
         ("stale", "answered for an older text"),
         // It counts the byte order mark as a character, so a place is within a word.
         ("marks", "do not fit its text"),
-        ("hides", "has characters that nobody sees"),
+        // One of its answers for a file is for another text.
+        ("torn", "two versions of one file"),
+        ("adds \u{202e}", "has characters that nobody sees"),
+        // It ends a line in some languages, and is not in what an approver sees.
+        ("adds // \revil", "has characters that nobody sees"),
+        ("adds // \u{2028}evil", "has characters that nobody sees"),
+        ("adds \u{1b}[2K", "has characters that nobody sees"),
     ] {
         let bench = bench(manner);
         let both = Some(json!(["a.fk", "b.fk"]));
@@ -181,7 +187,7 @@ async fn ce02_changes_that_a_rename_does_not_make_are_refused_whole() {
         assert_eq!(now(&bench), OLD, "{manner}");
     }
     let bench = bench("plain");
-    for name in ["", "a\nb", "a\u{202e}b", &"x".repeat(300)] {
+    for name in ["", "a\nb", "a\u{202e}b", "a\u{2028}b", &"x".repeat(300)] {
         let mut arguments = arguments(None);
         arguments["new_name"] = name.into();
         assert!(bench.call("lsp_rename", arguments).await.contains("`new_name` has to be a name"));

@@ -121,7 +121,7 @@ impl Workspace {
         Self(self.0, labels)
     }
 
-    pub(super) fn labels(&self) -> Labels {
+    pub(crate) fn labels(&self) -> Labels {
         self.1
     }
 

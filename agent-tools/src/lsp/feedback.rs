@@ -69,7 +69,11 @@ impl ToolLayer for LanguageServers {
         let change = changes.then_some(if created == Some(true) { Change::Created } else { Change::Changed });
         let report = Box::pin(self.told_of(&path, change, &admission, until)).await;
         Ok(match report {
-            Some(report) => with_report(output, &report),
+            // It has words of other files of this workspace than the tool's, which may have other labels.
+            Some(report) => {
+                let labels = output.labels | self.workspace().labels();
+                with_report(output, &report).with_labels(labels)
+            }
             None => output,
         })
     }

@@ -190,6 +190,7 @@ impl LanguageServers {
     ///   [`Workspace::write_tools`], and not if the change is another one than the first call showed, or than this
     ///   process showed an approver. The session has seen the files whose differences were shown whole. The files may
     ///   have 64 MiB together, before and after the change; new texts with characters that nobody sees are refused.
+    /// - Their results have the labels of the workspace, as its own tools have. So has a result with diagnostics.
     /// - `lsp_restart` ends a server and starts it again.
     /// - A call ends after 40 seconds; a server that hangs costs 30. One that does not start keeps no other from
     ///   answering.

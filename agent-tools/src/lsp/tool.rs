@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use entourage_core::tool::{
-    Access, Footprint, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec, schema_of,
+    Access, Footprint, Labels, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec, schema_of,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -117,7 +117,8 @@ impl Kind {
         }
     }
 
-    fn spec(self) -> ToolSpec {
+    /// The declaration, with labels of the files that its results show.
+    fn spec(self, labels: Labels) -> ToolSpec {
         let schema = match self {
             Self::Definition | Self::References => schema_of::<PlaceArguments>(),
             Self::Diagnostics => schema_of::<DiagnosticsArguments>(),
@@ -126,7 +127,7 @@ impl Kind {
             Self::Symbols => schema_of::<SymbolsArguments>(),
         };
         let spec = ToolSpec::new(self.name(), self.description(), schema);
-        let spec = spec.naming_subjects().with_timeout(TIME);
+        let spec = spec.with_labels(labels).naming_subjects().with_timeout(TIME);
         match self {
             Self::Rename => {
                 spec.with_access(Access::READ | Access::WRITE).with_access_by_call().changing_files()
@@ -146,8 +147,9 @@ struct LspTool {
 
 /// All tools.
 pub(super) fn all(servers: &LanguageServers) -> Vec<Arc<dyn Tool>> {
+    let labels = servers.workspace().labels();
     let tool = |kind: Kind| {
-        Arc::new(LspTool { spec: kind.spec(), kind, servers: servers.clone() }) as Arc<dyn Tool>
+        Arc::new(LspTool { spec: kind.spec(labels), kind, servers: servers.clone() }) as Arc<dyn Tool>
     };
     Kind::ALL.into_iter().map(tool).collect()
 }

@@ -152,7 +152,8 @@ impl Tool for Bash {
             }
         };
         guard.0 = None;
-        Ok(with_judged(output, cx.footprint()))
+        let labels = output.labels | settings.labels;
+        Ok(with_judged(output, cx.footprint()).with_labels(labels))
     }
 
     fn footprint(&self, arguments: &Value) -> Footprint {

@@ -46,12 +46,7 @@ impl JobOutput {
         let spec = ToolSpec::new("job_output", text, schema_of::<OutputArguments>())
             // Who may not use `bash` has no jobs to look at.
             .with_access(shell.settings.most() | Access::READ)
-            // Its calls only read, and show what a command got from wherever it came.
-            .with_labels(if shell.settings.most().contains(Access::NETWORK) {
-                Labels::all()
-            } else {
-                Labels::PRIVATE
-            })
+            .with_labels(shown_labels(&shell))
             .with_repeat(Repeat::Safe)
             .naming_subjects()
             .with_access_by_call()
@@ -95,6 +90,7 @@ impl JobKill {
         let text = "Ends a job of `bash` with all that it started.";
         let spec = ToolSpec::new("job_kill", text, schema_of::<KillArguments>())
             .with_access(Access::EXECUTE)
+            .with_labels(shown_labels(&shell))
             .with_repeat(Repeat::Idempotent)
             .naming_subjects()
             .with_timeout(ENDING + GRACE);
@@ -115,6 +111,12 @@ impl Tool for JobKill {
         let _ = timeout(ENDING, job.wait()).await;
         Ok(shown(&job, id.trim()))
     }
+}
+
+/// Labels of what jobs print: calls that show it only read, and it is what a command got from wherever it came.
+fn shown_labels(shell: &Shell) -> Labels {
+    let reaches_others = shell.settings.most().contains(Access::NETWORK);
+    shell.settings.labels | if reaches_others { Labels::all() } else { Labels::PRIVATE }
 }
 
 fn shown(job: &Arc<Running>, id: &str) -> ToolOutput {

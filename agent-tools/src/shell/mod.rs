@@ -26,7 +26,7 @@ use std::{
 
 use entourage_core::{
     Error, ErrorKind,
-    tool::{Access, Footprint, Tool, ToolError, ToolSpec, normal_path},
+    tool::{Access, Footprint, Labels, Tool, ToolError, ToolSpec, normal_path},
 };
 
 use crate::process::{disk::Disk, spawn::Program};
@@ -97,6 +97,8 @@ struct Settings {
     sandbox: Option<confine::Sandbox>,
     free_space: u64,
     look: Option<Look>,
+    /// Labels of the files that commands show.
+    labels: Labels,
 }
 
 /// A look at what there is before a command. Blocks.
@@ -136,6 +138,7 @@ impl Shell {
             sandbox: None,
             free_space: FREE_SPACE,
             look: None,
+            labels: Labels::empty(),
         };
         Ok(Self { settings: Arc::new(settings), jobs: Arc::default(), watchdog: Arc::default() })
     }
@@ -170,6 +173,14 @@ impl Shell {
     #[must_use]
     pub fn with_free_space(mut self, bytes: u64) -> Self {
         Arc::make_mut(&mut self.settings).free_space = bytes;
+        self
+    }
+
+    /// The same shell, whose results have these labels too: for a directory with files that strangers wrote, as
+    /// `Workspace::with_labels` is. Tools that were made before do not have them.
+    #[must_use]
+    pub fn with_labels(mut self, labels: Labels) -> Self {
+        Arc::make_mut(&mut self.settings).labels |= labels;
         self
     }
 

@@ -11,7 +11,7 @@ impl Terminal {
     /// Asks the person for all that the session waits for: approvals that were put off, the verdict on a plan, answers
     /// to the tool `question`, and the result of any other call that was handed out.
     ///
-    /// Returns false if something is left: nobody is there, or input ended.
+    /// Returns false if something is left: nobody is there, input ended, or the person pressed Ctrl-C.
     ///
     /// # Errors
     /// Those of [`Session::pending`], [`Session::answer`] and [`Session::decide`].
@@ -49,7 +49,7 @@ impl Turn<'_> {
             "question" => self.replies(call).await,
             "present_plan" => self.verdict(call).await,
             name => {
-                self.terminal.say(&format!("{name} {}", call.arguments.as_str()));
+                self.say(&format!("{name} {}", call.arguments.to_value()));
                 self.ask("the result: ").await.map(ToolOutput::text)
             }
         }
@@ -59,13 +59,16 @@ impl Turn<'_> {
     async fn verdict(&mut self, call: &ToolCall) -> Option<ToolOutput> {
         let arguments = call.arguments.to_value();
         let plan = arguments.get("plan").and_then(Value::as_str).unwrap_or_default();
-        self.terminal.say(plan);
+        self.say(plan);
         for (step, number) in arguments.get("steps").and_then(Value::as_array).into_iter().flatten().zip(1..)
         {
-            self.terminal.say(&format!("{number}. {}", step.as_str().unwrap_or_default()));
+            self.say(&format!("{number}. {}", step.as_str().unwrap_or_default()));
         }
         let question = "carry this out? [y]es, [n]o, or what to change: ";
-        let answer = self.ask(question).await?;
+        let mut answer = self.ask(question).await?;
+        while answer.is_empty() {
+            answer = self.ask(question).await?;
+        }
         Some(match answer.as_str() {
             "y" => ToolOutput::text("The user approved the plan."),
             "n" => ToolOutput::error("the user does not want this").stopping(),

@@ -18,16 +18,17 @@ impl Approver for Terminal {
         // One question at a time, each with what it is about.
         let mut turn = self.turn().await;
         let subjects: Vec<_> = request.footprint.subjects().collect();
-        self.say(&format!("{} wants {}: {}", request.agent, request.tool, subjects.join(", ")));
+        turn.say(&format!("{} wants {}: {}", request.agent, request.tool, subjects.join(", ")));
         match &request.preview {
-            Some(preview) => self.diff(preview),
-            None => self.say(request.arguments.as_str()),
+            Some(preview) => turn.diff(preview),
+            // The model's own spelling may have lines without an end between two words.
+            None => turn.say(&request.arguments.to_value().to_string()),
         }
         if !self.has_person() {
-            self.say(NOBODY);
+            turn.say(NOBODY);
             return Ok(Decision::Later);
         }
-        Ok(turn.decision().await)
+        Ok(turn.decision(&request.tool).await)
     }
 
     fn name(&self) -> Option<Arc<str>> {
@@ -36,11 +37,11 @@ impl Approver for Terminal {
 }
 
 impl Turn<'_> {
-    /// Reads a decision.
-    async fn decision(&mut self) -> Decision {
+    /// Reads a decision. The question names the tool, since a long preview moves the line that does off the screen.
+    async fn decision(&mut self, tool: &str) -> Decision {
+        let question = format!("{tool}: [y]es, for the [s]ession, [a]lways, [e]dit, [n]o, or a reason: ");
         loop {
-            let question = "[y]es, for the [s]ession, [a]lways, [e]dit, [n]o, or a reason: ";
-            let Some(answer) = self.ask(question).await else { return Decision::Later };
+            let Some(answer) = self.ask(&question).await else { return Decision::Later };
             return match answer.as_str() {
                 "" => continue,
                 "y" => Decision::Allow,
@@ -48,11 +49,13 @@ impl Turn<'_> {
                 "a" => Decision::AllowAlways,
                 "n" => Decision::Deny,
                 "e" => {
-                    let text = self.ask("the arguments as JSON: ").await.unwrap_or_default();
+                    let Some(text) = self.ask("the arguments as JSON: ").await else {
+                        return Decision::Later;
+                    };
                     match serde_json::from_str(&text).ok().map(|value| Decision::edit(&value)) {
                         Some(Ok(edited)) => edited,
                         _ => {
-                            self.terminal.say("these are no arguments, which are an object in JSON");
+                            self.say("these are no arguments, which are an object in JSON");
                             continue;
                         }
                     }

@@ -18,8 +18,8 @@ impl Terminal {
     /// with it, and `prompt` is then left out; else `prompt` begins a new one. While the run waits for the person, the
     /// person is asked, and the run goes on.
     ///
-    /// The first Ctrl-C cancels the run, the second one ends the process with code 130. Dropping the future cancels the
-    /// run.
+    /// The first Ctrl-C cancels the run, the second one ends the process with code 130. At a question that a run waits
+    /// for, Ctrl-C leaves the run as it is, and its outcome is returned. Dropping the future cancels the run.
     ///
     /// # Errors
     /// Those of [`RunHandle::outcome`] and [`Terminal::answer`].
@@ -67,7 +67,7 @@ impl Terminal {
         mut run: RunHandle,
         mut seen: impl FnMut(&Envelope) -> Result<()>,
     ) -> Result<Outcome> {
-        let root = run.session().clone();
+        let (root, _followed) = (run.session().clone(), self.0.interrupts.follow());
         let mut interrupt: Pin<Box<dyn Future<Output = _> + Send>> = Box::pin(tokio::signal::ctrl_c());
         let (mut is_cancelled, mut has_spoken) = (false, false);
         loop {

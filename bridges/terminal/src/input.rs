@@ -19,6 +19,18 @@ const LONGEST: usize = 64 * 1024;
 pub(crate) struct Input {
     open: Option<Box<dyn FnOnce() -> Box<dyn BufRead> + Send>>,
     reader: Option<Reader>,
+    /// Removes what was written and not read.
+    discard: Box<dyn Fn() + Send>,
+}
+
+/// Removes what was typed on standard input and not read, if it is a terminal.
+pub(crate) fn discard_typed() {
+    #[cfg(unix)]
+    {
+        use rustix::termios::{QueueSelector, tcflush};
+        // What is no terminal has lines that somebody wrote on purpose.
+        let _ = tcflush(io::stdin(), QueueSelector::IFlush);
+    }
 }
 
 struct Reader {
@@ -30,7 +42,16 @@ struct Reader {
 
 impl Input {
     pub(crate) fn new(open: impl FnOnce() -> Box<dyn BufRead> + Send + 'static) -> Self {
-        Self { open: Some(Box::new(open)), reader: None }
+        Self { open: Some(Box::new(open)), reader: None, discard: Box::new(|| {}) }
+    }
+
+    pub(crate) fn discarding(self, discard: impl Fn() + Send + 'static) -> Self {
+        Self { discard: Box::new(discard), ..self }
+    }
+
+    /// Removes what was written and not read.
+    pub(crate) fn discard(&self) {
+        (self.discard)();
     }
 
     /// Returns the next line, without white space around it; `None` at the end of input.

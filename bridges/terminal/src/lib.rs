@@ -6,6 +6,7 @@ mod answers;
 mod desk;
 mod follow;
 mod input;
+mod interrupt;
 mod screen;
 #[cfg(test)]
 mod tests;
@@ -17,6 +18,7 @@ use std::{
 };
 
 use input::Input;
+use interrupt::Interrupts;
 use screen::Screen;
 use tokio::sync::watch;
 
@@ -50,6 +52,7 @@ struct Inner {
     input: tokio::sync::Mutex<Input>,
     /// Questions that are open or wait for their turn.
     questions: watch::Sender<usize>,
+    interrupts: Interrupts,
     /// True if somebody can answer.
     has_person: bool,
 }
@@ -64,7 +67,7 @@ impl Terminal {
         let has_person = io::stdin().is_terminal();
         Self::with(
             Screen::new(Box::new(out), colours, false),
-            Input::new(|| Box::new(io::stdin().lock())),
+            Input::new(|| Box::new(io::stdin().lock())).discarding(input::discard_typed),
             has_person,
         )
     }
@@ -80,7 +83,8 @@ impl Terminal {
 
     fn with(screen: Screen, input: Input, has_person: bool) -> Self {
         let (screen, input) = (Mutex::new(screen), tokio::sync::Mutex::new(input));
-        Self(Arc::new(Inner { screen, input, questions: watch::Sender::new(0), has_person }))
+        let (questions, interrupts) = (watch::Sender::new(0), Interrupts::default());
+        Self(Arc::new(Inner { screen, input, questions, interrupts, has_person }))
     }
 
     fn screen(&self) -> MutexGuard<'_, Screen> {
@@ -109,9 +113,9 @@ impl Terminal {
     }
 
     /// Shows a question and returns the answer's line, without white space around it; `None` at the end of input and
-    /// where nobody is there to answer.
+    /// where nobody is there to answer. Once a run was followed, also at Ctrl-C while none is.
     ///
-    /// A line that was written for a question whose future was dropped does not answer this one.
+    /// A line that was written before the question, or for one whose future was dropped, does not answer this one.
     pub async fn ask(&self, question: &str) -> Option<String> {
         if !self.0.has_person {
             return None;
@@ -119,8 +123,9 @@ impl Terminal {
         self.turn().await.ask(question).await
     }
 
-    /// Returns the next line that the person writes while no question is open; `None` at the end of input. The lines
-    /// of a run are shown meanwhile. A question that comes goes first, and has the next line.
+    /// Returns the next line that the person writes while no question is open; `None` at the end of input and, once a
+    /// run was followed, at Ctrl-C while none is. The lines of a run are shown meanwhile. A question that comes goes
+    /// first, and has the next line.
     pub async fn line(&self) -> Option<String> {
         let mut questions = self.0.questions.subscribe();
         loop {
@@ -128,6 +133,7 @@ impl Terminal {
             let mut input = self.0.input.lock().await;
             tokio::select! {
                 line = input.line() => return line,
+                () = self.0.interrupts.pressed() => return None,
                 asked = questions.wait_for(|open| *open > 0) => drop(asked.ok()?),
             }
         }
@@ -136,11 +142,14 @@ impl Terminal {
     /// Waits for the turn to ask.
     async fn turn(&self) -> Turn<'_> {
         let waits = Waits::new(&self.0.questions);
-        Turn { terminal: self, input: self.0.input.lock().await, _waits: waits }
+        let input = self.0.input.lock().await;
+        self.screen().hold();
+        Turn { terminal: self, input, _waits: waits }
     }
 }
 
-/// The turn to ask, for one question or for several that belong together.
+/// The turn to ask, for one question or for several that belong together. All other output waits until it is over, so
+/// none comes between a question and what it is about.
 struct Turn<'a> {
     terminal: &'a Terminal,
     input: tokio::sync::MutexGuard<'a, Input>,
@@ -148,10 +157,29 @@ struct Turn<'a> {
 }
 
 impl Turn<'_> {
+    fn say(&self, line: &str) {
+        self.terminal.screen().at_once(|screen| screen.say(line));
+    }
+
+    fn diff(&self, diff: &str) {
+        self.terminal.screen().at_once(|screen| screen.diff(diff));
+    }
+
     async fn ask(&mut self, question: &str) -> Option<String> {
+        // What was written before answers something else, or nothing that was seen.
+        self.input.discard();
         let open = screen::Open::new(&self.terminal.0.screen, question);
-        let answer = self.input.line().await;
+        let answer = tokio::select! {
+            answer = self.input.line() => answer,
+            () = self.terminal.0.interrupts.pressed() => None,
+        };
         open.close(answer)
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.terminal.screen().release();
     }
 }
 

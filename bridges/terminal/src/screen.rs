@@ -24,7 +24,7 @@ pub(crate) struct Screen {
     echoes: bool,
     /// True while the last line has no end.
     is_open: bool,
-    /// The output that waits behind a question, while there is one.
+    /// The output that waits behind questions, while it is somebody's turn to ask.
     behind: Option<String>,
 }
 
@@ -78,6 +78,25 @@ impl Screen {
         }
     }
 
+    /// Lets all other output wait behind what the one whose turn it is prints.
+    pub(crate) fn hold(&mut self) {
+        self.end_line();
+        self.behind = Some(String::new());
+    }
+
+    /// Prints what waited.
+    pub(crate) fn release(&mut self) {
+        let behind = self.behind.take().unwrap_or_default();
+        self.put(&behind);
+    }
+
+    /// Prints at once what belongs to a question.
+    pub(crate) fn at_once(&mut self, print: impl FnOnce(&mut Self)) {
+        let (behind, is_open) = (self.behind.take(), mem::take(&mut self.is_open));
+        print(self);
+        (self.behind, self.is_open) = (behind, is_open);
+    }
+
     /// A reader that has left, as `head` does, is no reason to stop the work.
     fn put(&mut self, text: &str) {
         match &mut self.behind {
@@ -91,7 +110,7 @@ impl Screen {
     }
 }
 
-/// A question on the screen. What is printed meanwhile follows when it is dropped.
+/// A question on the screen.
 pub(crate) struct Open<'a> {
     screen: &'a Mutex<Screen>,
     answer: Option<String>,
@@ -100,8 +119,7 @@ pub(crate) struct Open<'a> {
 impl<'a> Open<'a> {
     pub(crate) fn new(screen: &'a Mutex<Screen>, question: &str) -> Self {
         let mut now = screen.lock().unwrap_or_else(PoisonError::into_inner);
-        now.lines(&printable(question));
-        now.behind = Some(String::new());
+        now.at_once(|screen| screen.lines(&printable(question)));
         Self { screen, answer: None }
     }
 
@@ -115,17 +133,13 @@ impl<'a> Open<'a> {
 impl Drop for Open<'_> {
     fn drop(&mut self) {
         let mut screen = self.screen.lock().unwrap_or_else(PoisonError::into_inner);
-        let behind = screen.behind.take().unwrap_or_default();
-        match &self.answer {
-            Some(answer) if screen.echoes => {
-                let answer = printable(answer);
-                screen.put(&format!("{answer}\n"));
-            }
-            Some(_) => {}
+        let end = match &self.answer {
+            Some(answer) if screen.echoes => printable(answer) + "\n",
+            Some(_) => String::new(),
             // Nothing was written behind the question.
-            None => screen.put("\n"),
-        }
-        screen.put(&behind);
+            None => "\n".to_owned(),
+        };
+        screen.at_once(|screen| screen.put(&end));
     }
 }
 

@@ -8,15 +8,16 @@ use std::{
 
 use entourage_core::{
     agent::Agent,
+    provider::FinishReason,
     run::Status,
     tool::{Access, ToolSpec},
 };
 use entourage_runners::{AgentTool, DualAgent, ReactAgent, graph::TaskGraph, question};
 use entourage_runtime::{MemoryStore, Runtime, permission::Policy};
-use entourage_testkit::{FakeTool, ScriptedProvider};
+use entourage_testkit::{FakeTool, Script, ScriptedProvider};
 use serde_json::json;
 
-use crate::Terminal;
+use crate::{Terminal, input::Input, screen::Screen};
 
 /// Output that a test reads.
 #[derive(Debug, Clone, Default)]
@@ -238,6 +239,136 @@ async fn odd_input_is_bounded_and_no_answer() {
     // No line break at the end, and bytes that are no text.
     let terminal = Terminal::over(Cursor::new(b"\xff y".to_vec()), paper);
     assert_eq!(terminal.ask("1").await.as_deref(), Some("\u{fffd} y"));
+}
+
+#[tokio::test]
+async fn what_was_typed_before_a_question_answers_none() {
+    let paper = Paper::default();
+    let (shown, seen): (Paper, Arc<Mutex<Vec<String>>>) = (paper.clone(), Arc::default());
+    let discarded = Arc::clone(&seen);
+    let input = Input::new(|| Box::new(Cursor::new("y\ny\n")));
+    let input = input.discarding(move || discarded.lock().unwrap().push(shown.text()));
+    let terminal = Terminal::with(Screen::new(Box::new(paper.clone()), false, true), input, true);
+    for question in ["One? ", "Two? "] {
+        terminal.ask(question).await.unwrap();
+    }
+    // A line of a person who speaks first is no answer.
+    assert_eq!(terminal.line().await, None);
+    assert_eq!(*seen.lock().unwrap(), ["", "One? y\n"]);
+}
+
+#[tokio::test]
+async fn nothing_comes_between_a_question_and_what_it_is_about() {
+    let (terminal, paper) = terminal("y\n");
+    terminal.screen().text("I shall");
+    let mut turn = terminal.turn().await;
+    turn.say("a wants rm: /");
+    // Words of a model that came before, and are shown late.
+    terminal.screen().text(" look.\na wants ls: .\n{}");
+    terminal.say("other done: a wants ls: .");
+    turn.diff("-all\n");
+    turn.ask("[y]es? ").await.unwrap();
+    assert_eq!(paper.text(), "I shall\na wants rm: /\n-all\n[y]es? y\n");
+    drop(turn);
+    assert!(
+        paper.text().ends_with("y\n look.\na wants ls: .\n{}\nother done: a wants ls: .\n"),
+        "{}",
+        paper.text()
+    );
+}
+
+#[tokio::test]
+async fn arguments_are_shown_on_one_line_and_the_question_names_the_tool() {
+    let put = FakeTool::new("put").access(Access::WRITE).returning("put");
+    let spread = format!("{{\"to\": \"b\",{}\"from\": \"a\"}}", "\n".repeat(500));
+    let script = Script::new().raw_call("put", &spread).finish(FinishReason::ToolCalls);
+    let provider = ScriptedProvider::by_history().step(script).text("Done.");
+    let agent = ReactAgent::builder("a", provider.model()).tool(put.clone()).build().unwrap();
+    let (terminal, paper) = terminal("n\n");
+    let runtime = runtime(Policy::new().ask("put"), &terminal);
+    terminal.run(&runtime.session(), &agent, "Put it.").await.unwrap();
+    let output = paper.text();
+    assert!(
+        output.contains(r#"{"to":"b","from":"a"}"#) || output.contains(r#"{"from":"a","to":"b"}"#),
+        "{output}"
+    );
+    assert!(output.contains("put: [y]es, "), "{output}");
+}
+
+#[tokio::test]
+async fn a_plan_is_not_sent_back_by_an_empty_line() {
+    let plan = json!({"plan": "I would turn it off.", "steps": []});
+    let provider = ScriptedProvider::by_history().call("present_plan", plan).text("Done.");
+    let agent = ReactAgent::builder("a", provider.model()).build().unwrap().plan_first().unwrap();
+    let (terminal, paper) = terminal("\n\ny\n");
+    let runtime = runtime(Policy::allow_all(), &terminal);
+    let outcome = terminal.run(&runtime.session(), &agent, "Mend it.").await.unwrap();
+    assert_eq!(outcome.status, Status::Completed);
+    assert_eq!(paper.text().matches("carry this out?").count(), 3);
+}
+
+#[cfg(unix)]
+#[test]
+fn attack_46_ctrl_c_leaves_a_question_between_two_runs() {
+    let mut inner = std::process::Command::new(std::env::current_exe().unwrap());
+    inner.args(["--exact", "tests::a_question_that_gets_ctrl_c", "--ignored", "--nocapture"]);
+    let output = inner.env(INNER, "1").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+}
+
+/// Set in the other process of the test above, which gets signals.
+const INNER: &str = "TERMINAL_INNER";
+
+#[cfg(unix)]
+#[tokio::test]
+#[ignore = "the other process of the test above"]
+async fn a_question_that_gets_ctrl_c() {
+    if std::env::var_os(INNER).is_none() {
+        return;
+    }
+    let press = || {
+        let pid = std::process::id().to_string();
+        assert!(std::process::Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    };
+    // The keys are held until the end: input does not end.
+    let (terminal, paper, keys) = typed();
+    let asks = entourage_runners::external(ToolSpec::new("weigh", "Weighs it.", json!({"type": "object"})));
+    let provider = ScriptedProvider::by_history().call("weigh", json!({})).text("Done.");
+    let agent = ReactAgent::builder("a", provider.model()).tool(asks).build().unwrap();
+    let runtime = runtime(Policy::allow_all(), &terminal);
+    let pressed_at = |question: &'static str, work: tokio::task::JoinHandle<()>| {
+        let paper = paper.clone();
+        async move {
+            while !paper.text().contains(question) {
+                tokio::task::yield_now().await;
+            }
+            // The question is heard from its first poll on.
+            while !work.is_finished() {
+                press();
+                tokio::task::yield_now().await;
+            }
+            work.await.unwrap();
+        }
+    };
+    let (mine, session) = (terminal.clone(), runtime.session());
+    let work = async move {
+        let outcome = mine.run(&session, &agent, "Weigh it.").await.unwrap();
+        assert!(matches!(outcome.status, Status::Paused(_)), "{outcome}");
+    };
+    let asked = pressed_at("the result: ", tokio::spawn(work));
+    tokio::time::timeout(std::time::Duration::from_secs(60), asked).await.expect("it waits on");
+    for (number, question) in ["First? ", "Second? "].into_iter().enumerate() {
+        let mine = terminal.clone();
+        let work = async move {
+            let answer =
+                if number == 0 { mine.ask(question).await } else { mine.turn().await.ask(question).await };
+            assert_eq!(answer, None);
+        };
+        let asked = pressed_at(question, tokio::spawn(work));
+        tokio::time::timeout(std::time::Duration::from_secs(60), asked).await.expect("it waits on");
+    }
+    drop(keys);
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! Places in files with the lines there, as far as the rules of a call allow each.
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use entourage_core::permission::{Admission, RuleEffect};
 
@@ -11,7 +11,7 @@ use super::{
     report::counted,
     wire::{Place, plain},
 };
-use crate::fs::{Source, Workspace};
+use crate::fs::Workspace;
 
 /// Most places that are shown, and most files of which lines are.
 const SHOWN: usize = 100;
@@ -41,9 +41,10 @@ impl LanguageServers {
         let (count, ws) = (allowed.len(), self.workspace().clone());
         allowed.truncate(SHOWN);
         let kept = allowed.clone();
-        let read = tokio::task::spawn_blocking(move || sources(&ws, &kept));
-        let sources = tokio::time::timeout(TIME, read).await.ok().and_then(Result::ok).unwrap_or_default();
-        let mut text: Vec<_> = allowed.iter().map(|place| self.line(place, &sources, encoding)).collect();
+        let read = tokio::task::spawn_blocking(move || with_lines(&ws, &kept, encoding));
+        let read = tokio::time::timeout(TIME, read).await.ok().and_then(Result::ok);
+        let named = || allowed.iter().map(|place| line(self.workspace(), place, None, encoding)).collect();
+        let mut text: Vec<_> = read.unwrap_or_else(named);
         if count > SHOWN {
             text.push(format!("({} more)", count.saturating_sub(SHOWN)));
         }
@@ -53,30 +54,29 @@ impl LanguageServers {
         }
         (count, text.join("\n"))
     }
-
-    fn line(&self, place: &Place, sources: &BTreeMap<PathBuf, Source>, encoding: Encoding) -> String {
-        let name = shown(self.workspace(), &place.path);
-        let number = place.range.start.line.saturating_add(1);
-        if self.workspace().inside(&place.path).is_none() {
-            return format!("{name}:{number} (outside of the workspace)");
-        }
-        let Some(source) = sources.get(&place.path) else { return format!("{name}:{number}") };
-        let lines = Lines::of(&source.text);
-        let column = lines.column(place.range.start, encoding);
-        let line = plain(lines.line(place.range.start.line).unwrap_or_default(), LINE);
-        format!("{name}:{number}:{column}: {line}")
-    }
 }
 
-fn sources(workspace: &Workspace, places: &[Place]) -> BTreeMap<PathBuf, Source> {
-    let mut read = BTreeMap::new();
-    for place in places {
-        if read.len() < FILES
-            && !read.contains_key(&place.path)
-            && let Some(source) = workspace.inside(&place.path).and_then(|at| workspace.source(&at))
-        {
-            read.insert(place.path.clone(), source);
-        }
+/// The places, which are in the order of their files, with the lines there. Each file is read and taken apart once, and
+/// one at a time is held. Blocks.
+fn with_lines(workspace: &Workspace, places: &[Place], encoding: Encoding) -> Vec<String> {
+    let mut shown = Vec::with_capacity(places.len());
+    for (number, of_file) in places.chunk_by(|one, other| one.path == other.path).enumerate() {
+        let path = of_file.first().map(|place| &place.path).filter(|_| number < FILES);
+        let source = path.and_then(|path| workspace.source(&workspace.inside(path)?));
+        let lines = source.as_ref().map(|source| Lines::of(&source.text));
+        shown.extend(of_file.iter().map(|place| line(workspace, place, lines.as_ref(), encoding)));
     }
-    read
+    shown
+}
+
+fn line(workspace: &Workspace, place: &Place, lines: Option<&Lines<'_>>, encoding: Encoding) -> String {
+    let (name, start) = (shown(workspace, &place.path), place.range.start);
+    let number = start.line.saturating_add(1);
+    if workspace.inside(&place.path).is_none() {
+        return format!("{name}:{number} (outside of the workspace)");
+    }
+    let Some(lines) = lines else { return format!("{name}:{number}") };
+    let column = lines.column(start, encoding);
+    let line = plain(lines.line(start.line).unwrap_or_default(), LINE);
+    format!("{name}:{number}:{column}: {line}")
 }

@@ -1,6 +1,11 @@
 //! Places in a text, as the protocol counts them and as people do. Pure.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
+
+/// Bytes of a line, such as that of a program without line ends, after which a place in it is counted from a mark.
+const STEP: usize = 1_024;
 
 /// The unit in which a server counts along a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,6 +73,45 @@ pub(super) struct Lines<'t> {
     text: &'t str,
     /// Begin and end of each line, without its line end.
     lines: Vec<(usize, usize)>,
+    /// Places in long lines, by their numbers.
+    marks: BTreeMap<usize, Vec<Mark>>,
+}
+
+/// A place in a line, between two characters, in each unit from the line's begin.
+#[derive(Debug, Clone, Copy, Default)]
+struct Mark {
+    bytes: usize,
+    utf16: usize,
+    chars: usize,
+}
+
+impl Mark {
+    fn units(self, encoding: Encoding) -> usize {
+        match encoding {
+            Encoding::Utf8 => self.bytes,
+            Encoding::Utf16 => self.utf16,
+            Encoding::Utf32 => self.chars,
+        }
+    }
+
+    fn after(self, c: char) -> Self {
+        Self {
+            bytes: self.bytes.saturating_add(c.len_utf8()),
+            utf16: self.utf16.saturating_add(c.len_utf16()),
+            chars: self.chars.saturating_add(1),
+        }
+    }
+
+    fn all(line: &str) -> Vec<Self> {
+        let (mut marks, mut now) = (Vec::new(), Self::default());
+        for c in line.chars() {
+            if now.bytes.saturating_sub(marks.last().map_or(0, |mark: &Self| mark.bytes)) >= STEP {
+                marks.push(now);
+            }
+            now = now.after(c);
+        }
+        marks
+    }
 }
 
 impl<'t> Lines<'t> {
@@ -85,7 +129,19 @@ impl<'t> Lines<'t> {
             start = next;
         }
         lines.push((start, text.len()));
-        Self { text, lines }
+        let long = lines.iter().enumerate().filter(|(_, (start, end))| end.saturating_sub(*start) > STEP);
+        let marks =
+            long.filter_map(|(number, (start, end))| Some((number, Mark::all(text.get(*start..*end)?))));
+        let marks = marks.collect();
+        Self { text, lines, marks }
+    }
+
+    /// The last mark that is not behind a place, and the text of the line from there on.
+    fn near(&self, at: Position, encoding: Encoding) -> Option<(Mark, &'t str)> {
+        let marks = self.marks.get(&at.line).map(Vec::as_slice).unwrap_or_default();
+        let behind = marks.partition_point(|mark| mark.units(encoding) <= at.character);
+        let mark = behind.checked_sub(1).and_then(|last| marks.get(last)).copied().unwrap_or_default();
+        Some((mark, self.line(at.line)?.get(mark.bytes..)?))
     }
 
     /// The line of this number from 0, without its end.
@@ -97,27 +153,27 @@ impl<'t> Lines<'t> {
     /// The place in bytes. One beyond a line is its end. `None` if there is no such line, or a character lies across.
     pub(super) fn offset(&self, at: Position, encoding: Encoding) -> Option<usize> {
         let (start, _) = self.lines.get(at.line)?;
-        let (mut units, mut bytes) = (0_usize, 0_usize);
-        for c in self.line(at.line)?.chars() {
-            if units >= at.character {
+        let (mut now, rest) = self.near(at, encoding)?;
+        for c in rest.chars() {
+            if now.units(encoding) >= at.character {
                 break;
             }
-            units = units.saturating_add(encoding.units(c));
-            bytes = bytes.saturating_add(c.len_utf8());
+            now = now.after(c);
         }
         // A character that begins before the place and ends behind it.
-        (units <= at.character).then(|| start.saturating_add(bytes))
+        (now.units(encoding) <= at.character).then(|| start.saturating_add(now.bytes))
     }
 
     /// The number of the character at a place, from 1.
     pub(super) fn column(&self, at: Position, encoding: Encoding) -> usize {
-        let mut units = 0_usize;
-        let before = self.line(at.line).unwrap_or_default().chars().take_while(|c| {
-            let is_before = units < at.character;
-            units = units.saturating_add(encoding.units(*c));
-            is_before
-        });
-        before.count().saturating_add(1)
+        let (mut now, rest) = self.near(at, encoding).unwrap_or_default();
+        for c in rest.chars() {
+            if now.units(encoding) >= at.character {
+                break;
+            }
+            now = now.after(c);
+        }
+        now.chars.saturating_add(1)
     }
 
     /// The place of a byte in a line.
@@ -158,9 +214,26 @@ mod tests {
         assert_eq!(lines.position(0, 2, Utf8), None);
     }
 
+    #[test]
+    fn attack_46_places_in_one_long_line_are_found_from_near_by() {
+        let text = "aé😀".repeat(600_000);
+        let lines = Lines::of(&text);
+        // From the line's begin it would be half of its characters for each.
+        for number in 0..10_000 {
+            let (times, encodings) = (number * 60, [(Utf8, 7), (Utf16, 4), (Utf32, 3)]);
+            for (encoding, units) in encodings {
+                let place = at(0, times * units);
+                assert_eq!(lines.offset(place, encoding), Some(times * 7));
+                assert_eq!(lines.column(place, encoding), times * 3 + 1);
+            }
+        }
+    }
+
     proptest! {
         #[test]
-        fn ce02_each_place_is_found_again(text in "[aé😀\r\n]{0,30}") {
+        fn ce02_each_place_is_found_again(
+            text in prop_oneof!["[aé😀\r\n]{0,30}", "[aé😀]{520,560}\nx"],
+        ) {
             let lines = Lines::of(&text);
             for (number, (start, end)) in lines.lines.iter().enumerate() {
                 let bounds = text.char_indices().map(|(at, _)| at).chain([text.len()]);

@@ -233,6 +233,15 @@ async fn attack_25_an_address_that_is_a_link_changes_the_file_behind_it_or_none(
     );
 }
 
+#[tokio::test]
+async fn ce02_many_places_of_a_large_file_are_counted_and_cut() {
+    let bench = Bench::new("plain");
+    bench.file("a.fk", &format!("{}{}", "one\n".repeat(200), "\n".repeat(4_000_000)));
+    let listing = bench.call("lsp_references", json!({"path": "a.fk", "line": 1, "symbol": "one"})).await;
+    assert!(listing.starts_with("200 references of `one`:\na.fk:1:1: one\na.fk:2:1: one\n"), "{listing}");
+    assert!(listing.ends_with("\na.fk:100:1: one\n(100 more)"), "{listing}");
+}
+
 /// The labels of a session with this one call.
 async fn labels(bench: &Bench, tools: Vec<std::sync::Arc<dyn Tool>>, call: (&str, Value)) -> Labels {
     let session = bench.builder().build().session();

@@ -41,6 +41,9 @@ struct Head {
     usage: Usage,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     cost: Option<Money>,
+    /// Number of lines behind this one; `None` where nobody counted them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    lines: Option<usize>,
 }
 
 /// The part of the first line that every version has.
@@ -75,6 +78,8 @@ struct Answer {
 fn lines(of: &Transcript) -> Vec<Line> {
     let Transcript { name, session, given, runs, calls, steps, usage, cost } = of;
     let (name, session) = (name.clone(), session.clone());
+    let called: usize = calls.iter().filter(|call| call.run < runs.len()).count();
+    let behind = [given.len(), runs.len(), runs.len(), called].into_iter().fold(0, usize::saturating_add);
     let mut lines = vec![Line::Transcript(Head {
         format: FORMAT,
         name,
@@ -82,6 +87,7 @@ fn lines(of: &Transcript) -> Vec<Line> {
         steps: *steps,
         usage: *usage,
         cost: *cost,
+        lines: Some(behind),
     })];
     lines.extend(given.iter().map(|message| Line::Given(Arc::clone(message))));
     for (place, run) in runs.iter().enumerate() {
@@ -141,23 +147,31 @@ fn parse(line: &str) -> Result<Line> {
 }
 
 fn collect(lines: impl Iterator<Item = Result<Line>>) -> Result<Transcript> {
-    let mut read: Option<Transcript> = None;
+    let (mut read, mut behind, mut seen): (Option<Transcript>, _, usize) = (None, None, 0);
     for (count, line) in lines.enumerate() {
         if count > MOST {
             return Err(too_much());
         }
+        seen = count;
         match (line?, &mut read) {
             (Line::Transcript(head), read @ None) => {
                 let mut begun = Transcript::new(head.name);
                 begun.session = head.session;
                 (begun.steps, begun.usage, begun.cost) = (head.steps, head.usage, head.cost);
+                behind = head.lines;
                 *read = Some(begun);
             }
             (line, Some(read)) => add(read, line)?,
             (_, None) => return Err(misplaced("the first line is `transcript`")),
         }
     }
-    read.ok_or_else(|| misplaced("it has no line"))
+    match behind.filter(|behind| *behind != seen) {
+        // A case with a part of its session would pass for the whole one.
+        Some(behind) => Err(misplaced(&format!(
+            "{seen} lines are behind the first one, which says {behind}; record it again, or leave `lines` out there"
+        ))),
+        None => read.ok_or_else(|| misplaced("it has no line")),
+    }
 }
 
 fn add(read: &mut Transcript, line: Line) -> Result<()> {

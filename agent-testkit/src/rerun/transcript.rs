@@ -154,14 +154,14 @@ impl Transcript {
     /// Reads what [`Transcript::to_jsonl`] wrote.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] for a line that is none, with its number, [`ErrorKind::NewerVersion`] for a file of
-    /// a newer version, [`ErrorKind::TooLarge`] for more than 192 MiB.
+    /// [`ErrorKind::InvalidInput`] for a line that is none, with its number, and for a file that was cut,
+    /// [`ErrorKind::NewerVersion`] for a file of a newer version, [`ErrorKind::TooLarge`] for more than 192 MiB.
     pub fn from_jsonl(text: &str) -> Result<Self> {
         lines::read(text)
     }
 
-    /// Returns the transcript as lines of JSON: first its name and figures, then a line for each message of the
-    /// conversation that it began with, each prompt, each call, and each answer.
+    /// Returns the transcript as lines of JSON: first its name, figures and the number of other lines, then a line for
+    /// each message of the conversation that it began with, each prompt, each call, and each answer.
     ///
     /// # Errors
     /// [`ErrorKind::Internal`] when a value does not serialize.

@@ -55,7 +55,7 @@ async fn files_that_are_no_transcript_are_refused_with_the_line() {
     let cases = [
         (String::new(), ErrorKind::InvalidInput, "no line"),
         ("{}".to_owned(), ErrorKind::InvalidInput, "line=1"),
-        (lines[1..].join("\n"), ErrorKind::InvalidInput, "first line"),
+        (lines[1..].join("\n"), ErrorKind::InvalidInput, "the first line is"),
         ([lines[0], lines[2]].join("\n"), ErrorKind::InvalidInput, "after its `prompt`"),
         ([lines[0], lines[3]].join("\n"), ErrorKind::InvalidInput, "after its `prompt`"),
         ([lines[0], lines[0]].join("\n"), ErrorKind::InvalidInput, "one line"),
@@ -88,6 +88,25 @@ async fn files_that_are_no_transcript_are_refused_with_the_line() {
         .repeat(100_001)
     );
     assert_eq!(Transcript::from_jsonl(&many).unwrap_err().kind(), ErrorKind::TooLarge);
+}
+
+#[tokio::test]
+async fn attack_08_a_file_that_was_cut_is_no_case() {
+    let old = ScriptedProvider::new().call("send", json!({"to": "Ada"})).text("Sent.").text("And é.");
+    let original = recorded(&agent(&old, [send()]), &["One", "Two"]).await;
+    let text = original.to_jsonl().unwrap();
+    for (at, _) in text.trim_end().char_indices() {
+        let cut = Transcript::from_jsonl(&text[..at]);
+        assert_eq!(cut.unwrap_err().kind(), ErrorKind::InvalidInput, "{at}");
+    }
+    let lines: Vec<_> = text.lines().collect();
+    let without = [&lines[..2], &lines[3..]].concat().join("\n");
+    let error = Transcript::from_jsonl(&without).unwrap_err().to_string();
+    assert!(error.contains("4 lines are behind the first one, which says 5"), "{error}");
+    // Somebody who takes a line out on purpose says so.
+    let shorter = without.replace(",\"lines\":5", "");
+    assert_eq!(Transcript::from_jsonl(&shorter).unwrap().calls.len(), 0);
+    assert_eq!(Transcript::from_jsonl(&text).unwrap(), original);
 }
 
 #[tokio::test]

@@ -32,7 +32,7 @@ struct Args {
     /// The cheaper model of the executors, in the same form.
     #[arg(long)]
     executor: Option<String>,
-    /// The file of sessions; the sample lies beside it.
+    /// The file of sessions; the sample of each lies beside it.
     #[arg(long, default_value_os_t = std::env::temp_dir().join("buildos.db"))]
     db: PathBuf,
     /// The session to go on with.
@@ -104,16 +104,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
         Some(name) => env::model(name),
         None => scripts.model(role),
     };
-    let sample = args.db.with_extension("sample.db");
-    let is_new = args.resume.is_none();
-    if is_new && sample.exists() {
-        std::fs::remove_file(&sample)?;
-    }
-    let options = SqliteConnectOptions::new().filename(&sample).create_if_missing(is_new);
-    let database = SqlitePool::connect_with(options).await?;
-    if is_new {
-        sqlx::raw_sql(include_str!("buildos.sql")).execute(&database).await?;
-    }
 
     let planner = Planner::builder("buildos", model(&None, "planner")?)
         .executor(model(&args.executor, "executor")?)
@@ -125,12 +115,20 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let store = SqliteStore::open(&args.db).await?;
     store.install_views(VIEWS.set, VIEWS.version, VIEWS.sqlite).await?;
     let policy = Policy::new().allow("move_event"); // the planner's own: executors never get there
-    let runtime =
-        Runtime::builder().store(store).policy(policy).approver(terminal.clone()).dep(database).build();
+    let runtime = Runtime::builder().store(store).policy(policy).approver(terminal.clone()).build();
     let session = match &args.resume {
         Some(id) => runtime.open(id).await?,
         None => runtime.session(),
     };
+    // Each session has a sample of its own: others may be at work, or go on with theirs later.
+    let sample = args.db.with_extension(format!("{}.db", session.id()));
+    let is_new = !sample.exists();
+    let options = SqliteConnectOptions::new().filename(sample).create_if_missing(true);
+    let database = SqlitePool::connect_with(options).await?;
+    if is_new {
+        sqlx::raw_sql(include_str!("buildos.sql")).execute(&database).await?;
+    }
+    let session = session.with_dep(database);
     terminal.say(&format!("session {}", session.id()));
     let outcome = terminal.run_with(&session, &planner, args.task.as_str(), |event| {
         let record = &event.event;

@@ -5,6 +5,7 @@ use std::{
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    thread,
 };
 
 use entourage::{SessionId, prelude::*};
@@ -66,7 +67,21 @@ async fn issue_17_buildos_plans_anew() {
         "conversation of step 2: failed, 2 messages",
     ];
     let Some(place) = recipe("buildos", &ends).await else { return };
-    assert!(place.path().join("db.sample.db").exists());
+    let program = program("buildos").unwrap();
+    // Two at once on one file, beside the session that ended: none takes the sample of another.
+    let play = || play(&program, place.path(), &[], None);
+    let both = thread::scope(|scope| [scope.spawn(play), scope.spawn(play)].map(|it| it.join().unwrap()));
+    for played in both {
+        assert!(
+            played.succeeded && played.text().contains("It is in the small hall now"),
+            "{}",
+            played.text()
+        );
+    }
+    let files = std::fs::read_dir(place.path()).unwrap().map(|file| file.unwrap().file_name());
+    let samples =
+        files.filter(|name| name.to_str().is_some_and(|name| name != "db.db" && name.ends_with(".db")));
+    assert_eq!(samples.count(), 3);
 }
 
 #[tokio::test]

@@ -273,6 +273,36 @@ macro_rules! settings {
                 self
             }
 
+            /// Sends the calls through a client of your own: a function from a request to its answer, whose body is read
+            /// as it comes.
+            ///
+            /// Checked before it is asked: the hosts that the call may ask. It must
+            /// - ask the request's address and no other, and follow no redirect: the key would leave with it;
+            /// - keep the request's headers, which hold the key (marked as sensitive), out of logs and errors;
+            /// - stop when its future or the body is dropped, which is how calls are cancelled.
+            ///
+            /// Timeouts of calls, bounds on replies, and errors remain as they are: an [`entourage_core::Error`] keeps
+            /// its kind, an I/O error is a timeout or a refused connection if it is one, and any other is
+            /// [`Transport`](entourage_core::ErrorKind::Transport), after which the call may have been received. The
+            /// client brings TLS, proxies, a connect timeout and a new attempt on connections that were closed.
+            ///
+            /// ```ignore
+            /// builder.http_client(move |request| client.request(request.map(Full::new))) // hyper-util's client
+            /// ```
+            pub fn http_client<R, B, E>(
+                mut self,
+                client: impl Fn(http::Request<bytes::Bytes>) -> R + Send + Sync + 'static,
+            ) -> Self
+            where
+                R: Future<Output = std::result::Result<http::Response<B>, E>> + Send + 'static,
+                B: http_body::Body<Data = bytes::Bytes> + Send + 'static,
+                B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+                E: Into<Box<dyn std::error::Error + Send + Sync>>,
+            {
+                self.settings.client = Some($crate::http::Given::new(client));
+                self
+            }
+
             /// Lets a key travel over plain `http` to another machine, which is refused otherwise.
             pub fn allow_insecure(mut self) -> Self {
                 self.settings.allow_insecure = true;
@@ -287,6 +317,7 @@ macro_rules! settings {
                     .field("vendor", &self.settings.vendor)
                     .field("has_key", &self.settings.key.is_some())
                     .field("headers", &headers)
+                    .field("http_client", &self.settings.client.is_some())
                     $(.field(stringify!($field), &self.$field))*
                     .finish_non_exhaustive()
             }

@@ -24,6 +24,8 @@ mod good;
 mod halves;
 #[path = "faults/model.rs"]
 mod model;
+#[path = "faults/own_client.rs"]
+mod own_client;
 #[path = "faults/refusals.rs"]
 mod refusals;
 #[path = "faults/replies.rs"]

@@ -8,7 +8,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
-    time::{Duration, SystemTime},
+    time::SystemTime,
 };
 
 use bytes::Bytes;
@@ -24,14 +24,10 @@ use reqwest::{
 use secrecy::{ExposeSecret, SecretString};
 
 use super::{
-    Failing, Failure, Redactor,
-    connections::Connections,
-    headers, limits,
+    Failing, Failure, Given, Redactor, headers, limits,
     tap::{self, Protocol, Shown, carries_secret},
-    tls,
+    transport::{Answer, Fault, Outgoing, Transport},
 };
-
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Most bytes of a refusal's body that are read.
 const MAX_REFUSAL: usize = 64 << 10;
@@ -47,9 +43,22 @@ pub(crate) struct Settings {
     pub(crate) headers: Vec<(String, SecretString)>,
     pub(crate) allow_insecure: bool,
     pub(crate) protocol: Protocol,
+    /// The program's own client.
+    pub(crate) client: Option<Given>,
     /// True to speak HTTP/2 without TLS only.
     #[cfg(all(test, feature = "http2"))]
     pub(crate) h2: bool,
+}
+
+impl Settings {
+    /// The library's client for them.
+    fn adjusted(&self, client: reqwest::ClientBuilder) -> reqwest::ClientBuilder {
+        #[cfg(all(test, feature = "http2"))]
+        if self.h2 {
+            return client.http2_prior_knowledge();
+        }
+        client
+    }
 }
 
 /// The header that carries a key.
@@ -82,7 +91,7 @@ impl<'a> Target<'a> {
 /// A checked address with its headers and connections. Clones share the connections.
 #[derive(Clone)]
 pub(crate) struct Endpoint {
-    connections: Connections,
+    transport: Transport,
     base: Url,
     headers: HeaderMap,
     redactor: Redactor,
@@ -92,7 +101,7 @@ pub(crate) struct Endpoint {
 
 impl Endpoint {
     /// Checks the settings without connecting.
-    pub(crate) fn new(settings: Settings) -> Result<Self> {
+    pub(crate) fn new(mut settings: Settings) -> Result<Self> {
         let base = check_base(&settings.base_url)?;
         let host = base.host_str().unwrap_or_default();
         let local = Egress::Loopback.admits(host);
@@ -103,27 +112,14 @@ impl Endpoint {
             )));
         }
         let headers = header_map(&settings)?;
-        let mut client = reqwest::Client::builder()
-            .tls_backend_preconfigured(tls::config()?)
-            .connect_timeout(CONNECT_TIMEOUT)
-            .redirect(reqwest::redirect::Policy::none())
-            .tcp_nodelay(true)
-            .user_agent(concat!("entourage/", env!("CARGO_PKG_VERSION")));
-        #[cfg(all(test, feature = "http2"))]
-        if settings.h2 {
-            client = client.http2_prior_knowledge();
-        }
-        if local {
-            // A proxy is another machine: it could neither reach this one nor satisfy a loopback-only run.
-            client = client.no_proxy();
-        }
-        let client =
-            client.build().map_err(|error| config("the HTTP client could not be set up").caused_by(error))?;
+        let transport = match settings.client.take() {
+            Some(client) => Transport::Given(client),
+            None => Transport::own(local, |client| settings.adjusted(client))?,
+        };
         let vendor = if settings.vendor.is_empty() { host.to_owned() } else { settings.vendor };
         let protocol = settings.protocol;
         let redactor = redactor(&base, settings.key.as_ref(), &settings.headers);
-        let connections = Connections::new(client);
-        Ok(Self { connections, redactor, vendor: vendor.into(), base, headers, protocol })
+        Ok(Self { transport, redactor, vendor: vendor.into(), base, headers, protocol })
     }
 
     /// The same service and connections, for another of its wires.
@@ -161,35 +157,27 @@ impl Endpoint {
         let sent = body.as_deref().unwrap_or_default();
         let tapped = tap::Tapped { protocol: self.protocol, redactor: &self.redactor };
         let mut exchange = tapped.request(cx, method.as_str(), &url, &headers, sent);
-        let mut request = self.connections.request(method, url).headers(headers);
-        if let Some(body) = body {
-            request = request.body(body);
-        }
-        if let Some(timeout) = cx.timeout {
-            request = request.timeout(timeout);
-        }
         let mut failing =
             Failing { vendor: Arc::clone(&self.vendor), redactor: self.redactor.clone(), request_id: None };
-        let sent = self.connections.send(request).await;
-        let response = sent.map_err(|error| {
-            // Without a connection, TLS included, nothing of the request was written.
-            let unsent = error.is_connect();
-            let error = self.unreachable(&failing, error);
+        let asked = Outgoing { method, url, headers, body, timeout: cx.timeout };
+        let answer = self.transport.send(asked).await.map_err(|fault| {
+            let unsent = fault.is_connect || fault.error().is_some_and(Error::is_unsent);
+            let error = self.unreachable(&failing, fault);
             if unsent { error.unsent() } else { error }
         })?;
-        failing.request_id = headers::request_id(response.headers()).map(|id| failing.quote(&id));
-        tap::answer(&mut exchange, response.status().as_u16(), response.headers());
-        if response.status().is_success() {
-            if let Some(coding) = headers::compression(response.headers()) {
+        failing.request_id = headers::request_id(&answer.headers).map(|id| failing.quote(&id));
+        tap::answer(&mut exchange, answer.status.as_u16(), &answer.headers);
+        if answer.status.is_success() {
+            if let Some(coding) = headers::compression(&answer.headers) {
                 return Err(compressed(&failing, coding));
             }
-            let limits = limits::limits(response.headers(), SystemTime::now());
-            return Ok(Reply { limits, body: Box::pin(response.bytes_stream()), failing, exchange });
+            let limits = limits::limits(&answer.headers, SystemTime::now());
+            return Ok(Reply { limits, body: answer.body, failing, exchange });
         }
-        if response.status().is_redirection() {
-            return Err(self.redirected(&failing, &response));
+        if answer.status.is_redirection() {
+            return Err(self.redirected(&failing, &answer));
         }
-        Err(refusal(&failing, response, exchange).await)
+        Err(refusal(&failing, answer, exchange).await)
     }
 
     fn url(&self, target: Target<'_>) -> Url {
@@ -216,31 +204,37 @@ impl Endpoint {
         Ok(headers)
     }
 
-    fn unreachable(&self, failing: &Failing, error: reqwest::Error) -> Error {
+    fn unreachable(&self, failing: &Failing, fault: Fault) -> Error {
         let address = self.address();
-        let error = error.without_url();
-        if error.is_timeout() && !error.is_connect() {
+        if let Some(error) = fault.error() {
+            return failing.passed_on(error);
+        }
+        if fault.is_timeout && !fault.is_connect {
             return failing
                 .error(ErrorKind::Timeout, format!("{} did not answer in time; try again", self.vendor));
         }
-        if let Some(tls) = tls::failure(&error) {
+        if let Some(tls) = fault.tls() {
             let kind = if tls.is_refused { ErrorKind::Config } else { ErrorKind::Transport };
-            return failing.error(kind, format!("TLS with {address} failed: {tls}")).caused_by(error);
+            let error = failing.error(kind, format!("TLS with {address} failed: {tls}"));
+            return fault.causing(error);
         }
         let local = Egress::Loopback.admits(self.base.host_str().unwrap_or_default());
-        if error.is_connect() && local {
+        if fault.is_connect && local {
             // Nothing listens there, and no wait starts a server.
-            let refused = is_refused(&error);
+            let refused = fault.is_refused();
             let text = format!("could not connect to {address}; is the server running?");
-            let error = failing.error(ErrorKind::Transport, text).caused_by(error);
+            let error = fault.causing(failing.error(ErrorKind::Transport, text));
             return if refused { error.with_retry(RetryStatus::Permanent) } else { error };
         }
-        let text = if error.is_connect() {
+        let text = if fault.is_connect {
             format!("could not connect to {address}; check the address and the network")
+        } else if fault.is_foreign {
+            let said = failing.quote(&fault.to_string());
+            format!("the client given for {address} failed before an answer came: {said}; try again")
         } else {
             format!("the connection to {address} failed before an answer came; try again")
         };
-        failing.error(ErrorKind::Transport, text).caused_by(error)
+        fault.causing(failing.error(ErrorKind::Transport, text))
     }
 
     /// Scheme, host and port, without path and query, which may be confidential.
@@ -248,8 +242,8 @@ impl Endpoint {
         self.base.origin().ascii_serialization()
     }
 
-    fn redirected(&self, failing: &Failing, response: &reqwest::Response) -> Error {
-        let to = response.headers().get(LOCATION).and_then(|to| to.to_str().ok()).unwrap_or("nowhere");
+    fn redirected(&self, failing: &Failing, answer: &Answer) -> Error {
+        let to = answer.headers.get(LOCATION).and_then(|to| to.to_str().ok()).unwrap_or("nowhere");
         let to = self
             .base
             .join(&self.redactor.clean(to))
@@ -262,7 +256,7 @@ impl Endpoint {
         failing
             .error(ErrorKind::Transport, text)
             .with_retry(RetryStatus::Permanent)
-            .with("status", response.status().as_str())
+            .with("status", answer.status.as_str())
     }
 }
 
@@ -340,14 +334,6 @@ fn bad_header(name: &str) -> Error {
     config(format!("the header `{}` has an invalid name or value", name.escape_debug()))
 }
 
-/// True if the other machine answered that nothing listens on the port.
-fn is_refused(error: &reqwest::Error) -> bool {
-    let causes = std::iter::successors(std::error::Error::source(error), |&cause| cause.source());
-    let mut kinds =
-        causes.filter_map(|cause| cause.downcast_ref::<std::io::Error>()).map(std::io::Error::kind);
-    kinds.any(|kind| kind == std::io::ErrorKind::ConnectionRefused)
-}
-
 fn compressed(failing: &Failing, coding: &str) -> Error {
     let (vendor, coding) = (&failing.vendor, failing.quote(coding));
     let text = format!(
@@ -356,15 +342,14 @@ fn compressed(failing: &Failing, coding: &str) -> Error {
     failing.error(ErrorKind::Protocol, text)
 }
 
-async fn refusal(failing: &Failing, response: reqwest::Response, mut exchange: Option<Shown>) -> Error {
-    let status = response.status().as_u16();
-    let wait = headers::retry_after(response.headers(), SystemTime::now());
-    let again = headers::should_retry(response.headers());
-    let coding = headers::compression(response.headers());
+async fn refusal(failing: &Failing, answer: Answer, mut exchange: Option<Shown>) -> Error {
+    let Answer { status, headers, body: mut pieces } = answer;
+    let wait = headers::retry_after(&headers, SystemTime::now());
+    let again = headers::should_retry(&headers);
+    let coding = headers::compression(&headers);
     let mut body =
         coding.map_or_else(Vec::new, |coding| format!("its words are compressed ({coding})").into());
     let readable = body.is_empty();
-    let mut pieces = response.bytes_stream();
     // A body that breaks off is still worth quoting.
     while readable && let Some(Ok(piece)) = pieces.next().await {
         tap::body(&mut exchange, &piece);
@@ -374,7 +359,7 @@ async fn refusal(failing: &Failing, response: reqwest::Response, mut exchange: O
             break;
         }
     }
-    let mut error = failing.refused(&Failure::from_body(&body), Some(status));
+    let mut error = failing.refused(&Failure::from_body(&body), Some(status.as_u16()));
     if let Some(again) = again {
         error = error.with_retry(if again { RetryStatus::Temporary } else { RetryStatus::Permanent });
     }
@@ -386,7 +371,7 @@ async fn refusal(failing: &Failing, response: reqwest::Response, mut exchange: O
 
 /// The body of an accepted reply, piece by piece. Dropping it ends the call.
 pub(crate) struct Reply {
-    body: Pin<Box<dyn Stream<Item = reqwest::Result<Bytes>> + Send>>,
+    body: Pin<Box<dyn Stream<Item = Result<Bytes, Fault>> + Send>>,
     pub(crate) failing: Failing,
     limits: Option<RateLimits>,
     exchange: Option<Shown>,
@@ -394,7 +379,7 @@ pub(crate) struct Reply {
 
 impl Reply {
     #[cfg(test)]
-    pub(crate) fn of(body: impl Stream<Item = reqwest::Result<Bytes>> + Send + 'static) -> Self {
+    pub(crate) fn of(body: impl Stream<Item = Result<Bytes, Fault>> + Send + 'static) -> Self {
         Self { body: Box::pin(body), failing: Failing::default(), limits: None, exchange: None }
     }
 
@@ -428,13 +413,15 @@ impl Stream for Reply {
         if let Poll::Ready(Some(Ok(piece))) = &polled {
             tap::body(&mut self.exchange, piece);
         }
-        polled.map_err(|error| {
-            let error = error.without_url();
-            let (kind, text) = match error.is_timeout() {
+        polled.map_err(|fault| {
+            if let Some(error) = fault.error() {
+                return self.failing.passed_on(error);
+            }
+            let (kind, text) = match fault.is_timeout {
                 true => (ErrorKind::Timeout, "did not finish its reply in time; try again"),
                 false => (ErrorKind::Transport, "broke off in the middle of its reply; try again"),
             };
-            self.failing.error(kind, format!("{} {text}", self.failing.vendor)).caused_by(error)
+            fault.causing(self.failing.error(kind, format!("{} {text}", self.failing.vendor)))
         })
     }
 }

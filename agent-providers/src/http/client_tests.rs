@@ -5,7 +5,10 @@ use tokio::{
     net::{TcpListener, TcpSocket},
 };
 
-use super::*;
+use super::{
+    super::{connections::Connections, tls},
+    *,
+};
 
 fn endpoint(url: &str, key: Option<&str>, allow_insecure: bool) -> Result<Endpoint> {
     let key = key.map(|key| key.to_owned().into());
@@ -94,7 +97,8 @@ async fn failure(endpoint: &Endpoint) -> Error {
 async fn a_request_without_a_connection_counts_as_unsent() {
     let mut unnamed = endpoint("http://model.example/v1", None, false).unwrap();
     let client = reqwest::Client::builder().tls_backend_preconfigured(tls::config().unwrap());
-    unnamed.connections = Connections::new(client.no_proxy().dns_resolver(NoNames).build().unwrap());
+    let client = client.no_proxy().dns_resolver(NoNames).build().unwrap();
+    unnamed.transport = Transport::Own(Connections::new(client));
     let error = failure(&unnamed).await;
     assert!(error.message().contains("could not connect to http://model.example"), "{error}");
     assert!(error.record().unsent, "{error:?}");

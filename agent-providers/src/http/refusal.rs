@@ -59,6 +59,15 @@ impl Failing {
         self.sign(Error::new(kind, message))
     }
 
+    /// An error that the program's own client failed with: its kind and advice, and its words without secrets.
+    pub(crate) fn passed_on(&self, error: &Error) -> Error {
+        let passed = self.error(error.kind(), self.quote(error.message())).with_retry(error.retry());
+        match error.retry_after() {
+            Some(wait) => passed.with_retry_after(wait),
+            None => passed,
+        }
+    }
+
     /// The error for `data` that should have been JSON. An incomplete JSON text may be complete at a retry.
     pub(crate) fn unreadable(&self, data: &[u8], error: &serde_json::Error) -> Error {
         let start: String = self.quote(&String::from_utf8_lossy(data)).chars().take(200).collect();

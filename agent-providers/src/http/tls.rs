@@ -1,6 +1,6 @@
 //! TLS with the system's roots. The cryptography is named here: no process default is read or installed.
 
-use std::{error::Error as _, fmt, io, sync::Arc};
+use std::{error::Error as StdError, fmt, io, sync::Arc};
 
 use entourage_core::{Error, ErrorKind, Result};
 use rustls::{ClientConfig, crypto};
@@ -45,7 +45,7 @@ impl fmt::Display for Failure<'_> {
 }
 
 /// The failed handshake among the causes of `error`.
-pub(super) fn failure(error: &reqwest::Error) -> Option<Failure<'_>> {
+pub(super) fn failure<'a>(error: &'a (dyn StdError + 'static)) -> Option<Failure<'a>> {
     let mut cause = error.source();
     while let Some(one) = cause {
         if let Some(error) = one.downcast_ref::<rustls::Error>() {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use entourage_core::{
     Result,
     provider::{Delta, Provider},
@@ -13,6 +14,7 @@ use entourage_providers::{
     openai_chat::{self, OpenAiChat},
     openai_responses::{self, OpenAiResponses},
 };
+use hyper::body::Body;
 use serde_json::json;
 
 /// Secrets that every provider here holds and no error may show.
@@ -67,6 +69,27 @@ impl Wire {
 
     pub(crate) fn provider(self, url: &str) -> Arc<dyn Provider> {
         self.build(url, true)
+    }
+
+    /// A provider whose calls `client` takes.
+    pub(crate) fn asking<R, B, E>(
+        self,
+        url: &str,
+        client: impl Fn(http::Request<Bytes>) -> R + Send + Sync + 'static,
+    ) -> Arc<dyn Provider>
+    where
+        R: Future<Output = std::result::Result<http::Response<B>, E>> + Send + 'static,
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+        E: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        match self {
+            Chat => build!(OpenAiChat::builder().http_client(client), url, true),
+            Responses => build!(OpenAiResponses::builder().http_client(client), url, true),
+            Messages => build!(AnthropicMessages::builder().http_client(client), url, true),
+            Self::Gemini => build!(Gemini::builder().http_client(client), url, true),
+            Self::Ollama => build!(Ollama::builder().http_client(client), url, true),
+        }
     }
 
     pub(crate) fn without_key(self, url: &str) -> Arc<dyn Provider> {

@@ -11,8 +11,9 @@
 mod common;
 
 use std::{
+    convert::Infallible,
     io::{BufRead, BufReader, Write},
-    net::{IpAddr, Ipv4Addr, TcpListener, TcpStream},
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream},
     process::Command,
     sync::{
         Arc, Mutex,
@@ -23,6 +24,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use entourage_core::{
     Error, ErrorKind,
     permission::{RuleEffect, Scope},
@@ -35,6 +37,9 @@ use entourage_tools::{
     fs::Workspace,
     web::{SearchResult, SearchService, Web},
 };
+use http::{Request, Response};
+use http_body::{Body, Frame};
+use http_body_util::StreamBody;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -134,11 +139,141 @@ impl Place {
     }
 }
 
+/// The requests that a client of the program has seen.
+#[derive(Clone, Default)]
+struct Asked(Arc<Mutex<Vec<Request<Bytes>>>>);
+
+impl Asked {
+    /// Web tools whose requests are counted and answered so.
+    fn web<B: Body<Data = Bytes, Error = Infallible> + Send + 'static>(
+        &self,
+        answer: impl Fn(&str) -> Response<B> + Send + Sync + 'static,
+    ) -> Web {
+        let seen = self.clone();
+        Web::new().unwrap().with_http_client(move |request| {
+            let answer = answer(&request.uri().to_string());
+            seen.0.lock().unwrap().push(request);
+            async { Ok::<_, Infallible>(answer) }
+        })
+    }
+
+    fn answered(&self, answer: impl Fn(&str) -> Response<String> + Send + Sync + 'static) -> Place {
+        Place::of(&self.web(answer))
+    }
+
+    fn take(&self) -> Vec<Request<Bytes>> {
+        std::mem::take(&mut *self.0.lock().unwrap())
+    }
+}
+
+fn redirect(location: &str) -> Response<String> {
+    Response::builder().status(302).header("location", location).body(String::new()).unwrap()
+}
+
+/// An address of the internet that nobody asks here.
+const FAR: &str = "http://93.184.215.14";
+
+#[tokio::test]
+async fn an_own_client_asks_for_pages_one_redirect_at_a_time() {
+    let asked = Asked::default();
+    let place = asked.answered(|url| match url.strip_prefix(FAR) {
+        Some("/a") => redirect("/b"),
+        Some("/inside") => redirect("http://127.0.0.1/"),
+        Some("/away") => redirect("http://1.1.1.1/"),
+        Some("/loop") => redirect("/loop"),
+        _ => Response::new(format!("the page {url}")),
+    });
+    let text = place.fetch(&format!("{FAR}/a")).await.unwrap();
+    assert!(text.ends_with("the page http://93.184.215.14/b"), "{text}");
+    let seen = asked.take();
+    assert_eq!(seen.len(), 2);
+    assert_eq!(
+        (seen[0].method(), &seen[0].headers()["accept-encoding"]),
+        (&http::Method::GET, &"identity".parse().unwrap())
+    );
+    for (path, reason, count) in [
+        ("/inside", "another host", 1),
+        ("/away", "fetch `http://1.1.1.1/`", 1),
+        ("/loop", "more than 10 times", 11),
+    ] {
+        let text = place.fetch(&format!("{FAR}{path}")).await.unwrap_err();
+        assert!(text.contains(reason), "{text}");
+        assert_eq!(asked.take().len(), count, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn attack_35_an_own_client_is_told_the_addresses_that_were_checked() {
+    let asked = Asked::default();
+    let web = asked.web(|_| Response::new("inside".to_owned()));
+    let v6 = IpAddr::from(std::net::Ipv6Addr::LOCALHOST);
+    let place = Place::of(&web.clone().opening([LOCAL, v6]).unwrap());
+    place.fetch("http://localhost:1/").await.unwrap();
+    let seen = asked.take();
+    let found = seen[0].extensions().get::<Vec<SocketAddr>>().unwrap();
+    assert!(!found.is_empty() && found.iter().all(|address| address.ip().is_loopback()), "{found:?}");
+
+    // A proxy looks hosts up itself. What is written as an address is checked all the same.
+    let place = Place::of(&web.with_proxies().unwrap());
+    place.fetch("http://localhost:1/").await.unwrap();
+    assert!(asked.take()[0].extensions().get::<Vec<SocketAddr>>().is_none());
+    assert!(place.fetch("http://127.0.0.1:1/").await.unwrap_err().contains("is refused"));
+    assert!(asked.take().is_empty());
+}
+
+#[tokio::test]
+async fn attack_36_what_an_own_client_answers_is_bounded() {
+    let (asked, read) = (Asked::default(), Arc::new(AtomicUsize::new(0)));
+    let counted = Arc::clone(&read);
+    let web = asked.web(move |_| {
+        let counted = Arc::clone(&counted);
+        Response::new(StreamBody::new(futures_util::stream::repeat_with(move || {
+            counted.fetch_add(1 << 16, Ordering::SeqCst);
+            Ok(Frame::data(Bytes::from(vec![b'x'; 1 << 16])))
+        })))
+    });
+    let text = Place::of(&web).fetch(FAR).await.unwrap();
+    assert!(text.contains("cut after 102,400 bytes") && text.len() < 110_000, "{}", text.len());
+    assert_eq!(read.load(Ordering::SeqCst), 1 << 17);
+
+    let packed = asked
+        .answered(|_| Response::builder().header("content-encoding", "gzip").body("x".to_owned()).unwrap());
+    assert!(packed.fetch(FAR).await.unwrap_err().contains("packed as gzip"));
+}
+
+#[tokio::test]
+async fn an_own_client_searches_and_its_failure_shows_no_key() {
+    let asked = Asked::default();
+    let web =
+        asked.web(|_| Response::new(r#"{"web":{"results":[{"url":"https://a.example/"}]}}"#.to_owned()));
+    let found = web.brave("secret-key").unwrap().search("rust", 3).await.unwrap();
+    assert_eq!(found[0].url, "https://a.example/");
+    let key = asked.take()[0].headers()["x-subscription-token"].clone();
+    assert!(key.is_sensitive() && key == "secret-key");
+    // The program chose this host, wherever it is.
+    web.searxng("http://localhost:1/").unwrap().search("rust", 3).await.unwrap_err();
+    assert_eq!(asked.take()[0].uri().to_string(), "http://localhost:1/search?q=rust&format=json");
+
+    let broken = Web::new().unwrap().with_http_client(|request| async move {
+        Err::<Response<String>, _>(format!("no way: {:?}", request.headers().get("x-subscription-token")))
+    });
+    let error = broken.brave("secret-key").unwrap().search("rust", 3).await.unwrap_err();
+    assert!(error.kind() == ErrorKind::Transport && !format!("{error:?}").contains("secret"), "{error:?}");
+    assert!(Place::of(&broken).fetch(FAR).await.unwrap_err().contains("could not be read: no way: None"));
+}
+
 #[tokio::test]
 async fn attack_34_no_spelling_of_an_address_leads_to_this_machine() {
     let server = Server::page("text/plain", "inside");
-    let closed = Place::of(&Web::new().unwrap());
-    let port = server.port;
+    is_closed(&Place::of(&Web::new().unwrap()), server.port).await;
+    assert_eq!(server.asked(), 0);
+
+    let asked = Asked::default();
+    is_closed(&asked.answered(|_| Response::new("inside".to_owned())), server.port).await;
+    assert!(asked.take().is_empty(), "a client of the program is asked after the check");
+}
+
+async fn is_closed(closed: &Place, port: u16) {
     for host in [
         "127.0.0.1",
         "127.1",
@@ -198,9 +333,12 @@ async fn attack_34_no_spelling_of_an_address_leads_to_this_machine() {
             .unwrap_err()
             .contains("shorten it")
     );
-    assert_eq!(server.asked(), 0);
-    // An address that was opened is, and no other one.
-    let open = Place::new();
+}
+
+#[tokio::test]
+async fn attack_34_an_address_that_was_opened_is_asked_and_no_other_one() {
+    let server = Server::page("text/plain", "inside");
+    let (open, port) = (Place::new(), server.port);
     assert!(open.fetch(&server.url("/")).await.unwrap().ends_with("inside"));
     assert!(open.fetch(&format!("http://127.0.0.2:{port}/")).await.unwrap_err().contains("127.0.0.2"));
 }

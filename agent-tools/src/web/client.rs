@@ -1,90 +1,36 @@
 //! The client of the web tools: asks only hosts of the internet, and reads only so much.
 
-use std::{
-    collections::BTreeSet,
-    error::Error as StdError,
-    fmt,
-    net::{IpAddr, SocketAddr},
-    sync::Arc,
-    time::Duration,
-};
+use std::{net::IpAddr, time::Duration};
 
 use entourage_core::{
-    Error, ErrorKind,
+    Error,
     tool::{Access, Footprint, ToolError},
 };
 use reqwest::{
-    RequestBuilder, Response, StatusCode, Url,
-    dns::{Name, Resolve, Resolving},
-    header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, LOCATION},
-    redirect::Policy,
+    StatusCode, Url,
+    header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION},
 };
-use serde_json::Value;
 
-use super::readers::Readers;
-use crate::{address::first_closed, tls};
+use super::{
+    given::Given,
+    readers::Readers,
+    transport::{Answer, Ask, Closed, Fault, Guard, Transport},
+};
 
 /// Most redirects that are followed, and the longest address.
 const REDIRECTS: usize = 10;
 const ADDRESS: usize = 8_192;
 
-const CONNECT_TIME: Duration = Duration::from_secs(10);
-
-/// Many sites answer nothing to a program that does not name itself like a browser.
-const AGENT: &str = concat!("Mozilla/5.0 (compatible; entourage/", env!("CARGO_PKG_VERSION"), ")");
 const ACCEPTED: &str = "text/html,application/xhtml+xml,text/markdown,text/plain,application/json,*/*;q=0.5";
 
 /// Asks hosts of the internet, and addresses that were opened. Clones share their connections.
 #[derive(Debug, Clone)]
 pub(super) struct Client {
-    http: reqwest::Client,
+    transport: Transport,
     guard: Guard,
+    with_proxies: bool,
     readers: Readers,
 }
-
-/// The addresses that may be asked.
-#[derive(Debug, Clone)]
-pub(super) enum Guard {
-    /// Those of the internet, and these.
-    Internet(Arc<BTreeSet<IpAddr>>),
-    /// All: the program chose the one host that is asked.
-    Chosen,
-}
-
-impl Guard {
-    fn closed(&self, found: impl IntoIterator<Item = IpAddr>) -> Option<IpAddr> {
-        match self {
-            Self::Internet(open) => first_closed(found, |address| open.contains(&address)),
-            Self::Chosen => None,
-        }
-    }
-}
-
-impl Resolve for Guard {
-    /// The addresses of a name, if all of them may be asked. The connection takes these and no others.
-    fn resolve(&self, name: Name) -> Resolving {
-        let guard = self.clone();
-        Box::pin(async move {
-            let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
-            match guard.closed(found.iter().map(SocketAddr::ip)) {
-                Some(address) => Err(Box::new(Closed(address)) as Box<dyn StdError + Send + Sync>),
-                None => Ok(Box::new(found.into_iter()) as Box<dyn Iterator<Item = SocketAddr> + Send>),
-            }
-        })
-    }
-}
-
-/// A host leads to an address that is not of the internet.
-#[derive(Debug)]
-struct Closed(IpAddr);
-
-impl fmt::Display for Closed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "it leads to {}, which is not an address of another machine on the internet", self.0)
-    }
-}
-
-impl StdError for Closed {}
 
 /// A page, or as much of it as was asked for.
 #[derive(Debug)]
@@ -102,18 +48,22 @@ pub(super) struct Reply {
 
 impl Client {
     pub(super) fn new(guard: Guard, with_proxies: bool) -> Result<Self, Error> {
-        let client = reqwest::Client::builder()
-            .tls_backend_preconfigured(tls::config()?)
-            .connect_timeout(CONNECT_TIME)
-            .redirect(Policy::none())
-            .referer(false)
-            .user_agent(AGENT)
-            .dns_resolver(guard.clone());
-        let client = if with_proxies { client } else { client.no_proxy() };
-        let http = client.build().map_err(|error| {
-            Error::new(ErrorKind::Config, "the client for the web could not be set up").caused_by(error)
-        })?;
-        Ok(Self { http, guard, readers: Readers::default() })
+        let transport = Transport::own(guard.clone(), with_proxies)?;
+        Ok(Self { transport, guard, with_proxies, readers: Readers::default() })
+    }
+
+    /// One that asks through a client of the program.
+    pub(super) fn given(client: Given, guard: Guard, with_proxies: bool) -> Self {
+        let transport = Transport::Given(client, !with_proxies);
+        Self { transport, guard, with_proxies, readers: Readers::default() }
+    }
+
+    /// The same client for one host that the program chose, wherever it is.
+    pub(super) fn choosing(&self) -> Result<Self, Error> {
+        match &self.transport {
+            Transport::Own(_) => Self::new(Guard::Chosen, self.with_proxies),
+            Transport::Given(client, _) => Ok(Self::given(client.clone(), Guard::Chosen, self.with_proxies)),
+        }
     }
 
     /// The threads that read its pages.
@@ -121,24 +71,10 @@ impl Client {
         &self.readers
     }
 
-    /// A request of the program to a service that it chose.
-    pub(super) fn get_request(&self, url: Url) -> RequestBuilder {
-        self.http.get(url).header(ACCEPT_ENCODING, "identity")
-    }
-
-    /// The same with a body.
-    pub(super) fn post_request(&self, url: Url, body: &Value) -> RequestBuilder {
-        let request = self.http.post(url).header(ACCEPT_ENCODING, "identity");
-        request.header(CONTENT_TYPE, "application/json").body(body.to_string())
-    }
-
-    /// The response to such a request. Redirects are not followed.
-    pub(super) async fn send(&self, request: RequestBuilder) -> Result<Response, Error> {
-        request.send().await.map_err(|error| {
-            // The address may hold what was searched for.
-            let error = error.without_url();
-            Error::new(ErrorKind::Transport, format!("it could not be reached: {}", cause(&error)))
-        })
+    /// The answer of a service that the program chose to its request. Redirects are not followed.
+    pub(super) async fn send(&self, ask: Ask) -> Result<Answer, Error> {
+        let sent = self.transport.send(ask, &self.guard).await;
+        sent.map_err(|fault| fault.of_service("it could not be reached"))
     }
 
     /// Reads an address that `footprint` names, at most `limit` bytes of it in at most `time`. Follows redirects to
@@ -151,8 +87,8 @@ impl Client {
         time: Duration,
     ) -> Result<Reply, ToolError> {
         let asked = async {
-            let (url, response) = self.open(address, footprint).await?;
-            read(url, response, limit).await
+            let (url, answer) = self.open(address, footprint).await?;
+            read(url, answer, limit).await
         };
         let late = |_| ToolError::tell(format!("the page did not arrive within {} s", time.as_secs()));
         tokio::time::timeout(time, asked).await.map_err(late)?
@@ -163,14 +99,14 @@ impl Client {
         &self,
         address: &str,
         footprint: &Footprint,
-    ) -> Result<(Url, Response), ToolError> {
+    ) -> Result<(Url, Answer), ToolError> {
         let mut url = self.checked(address, footprint)?;
         for _ in 0..=REDIRECTS {
-            let request =
-                self.http.get(url.clone()).header(ACCEPT, ACCEPTED).header(ACCEPT_ENCODING, "identity");
-            let response = request.send().await.map_err(|error| unreachable(&url, &error))?;
-            let Some(target) = target(&url, response.status(), response.headers())? else {
-                return Ok((url, response));
+            let ask = Ask::get(url.clone()).header(ACCEPT, HeaderValue::from_static(ACCEPTED));
+            let sent = self.transport.send(ask, &self.guard).await;
+            let answer = sent.map_err(|fault| unreachable(&url, &fault))?;
+            let Some(target) = target(&url, answer.status, &answer.headers)? else {
+                return Ok((url, answer));
             };
             if target.scheme() != url.scheme() && target.scheme() != "https" {
                 return Err(ToolError::tell(format!(
@@ -225,9 +161,9 @@ fn target(url: &Url, status: StatusCode, headers: &HeaderMap) -> Result<Option<U
     target.map(Some).ok_or_else(|| ToolError::tell(format!("`{url}` redirects to what is no address")))
 }
 
-/// Reads a response up to `limit`. What is not read is given up with its connection.
-async fn read(url: Url, mut response: Response, limit: usize) -> Result<Reply, ToolError> {
-    let (status, headers) = (response.status(), response.headers());
+/// Reads an answer up to `limit`. What is not read is given up with its connection.
+async fn read(url: Url, mut answer: Answer, limit: usize) -> Result<Reply, ToolError> {
+    let (status, headers) = (answer.status, &answer.headers);
     // None was asked for: what is packed could unpack to any size.
     if let Some(encoding) = headers
         .get(CONTENT_ENCODING)
@@ -241,7 +177,7 @@ async fn read(url: Url, mut response: Response, limit: usize) -> Result<Reply, T
     let (mime, charset) = content_type(headers);
     let mut body = Vec::new();
     let mut is_cut = false;
-    while let Some(chunk) = response.chunk().await.map_err(|error| unreachable(&url, &error))? {
+    while let Some(chunk) = answer.piece().await.map_err(|fault| unreachable(&url, &fault))? {
         let room = limit.saturating_sub(body.len());
         is_cut = chunk.len() > room;
         body.extend(chunk.iter().take(room));
@@ -264,19 +200,7 @@ fn content_type(headers: &HeaderMap) -> (String, Option<String>) {
     (mime, charset)
 }
 
-fn unreachable(url: &Url, error: &reqwest::Error) -> ToolError {
-    let refused = chain(error).any(|one| one.is::<Closed>());
-    let what = if refused { "is refused" } else { "could not be read" };
-    ToolError::tell(format!("`{url}` {what}: {}", cause(error)))
-}
-
-/// The cause that says most: that an address is closed, or else the innermost one.
-fn cause(error: &reqwest::Error) -> String {
-    let closed = chain(error).find(|one| one.is::<Closed>());
-    closed.or_else(|| chain(error).last()).map(ToString::to_string).unwrap_or_default()
-}
-
-fn chain(error: &reqwest::Error) -> impl Iterator<Item = &(dyn StdError + 'static)> {
-    let first: &(dyn StdError + 'static) = error;
-    std::iter::successors(Some(first), |one: &&(dyn StdError + 'static)| (*one).source())
+fn unreachable(url: &Url, fault: &Fault) -> ToolError {
+    let what = if fault.is_closed() { "is refused" } else { "could not be read" };
+    ToolError::tell(format!("`{url}` {what}: {fault}"))
 }

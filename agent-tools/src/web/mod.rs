@@ -6,23 +6,29 @@
 mod client;
 mod download;
 mod fetch;
+mod given;
 mod html;
 mod page;
 mod read;
 mod readers;
 mod search;
+mod transport;
 
-use std::{collections::BTreeSet, fmt, net::IpAddr, sync::Arc};
+use std::{collections::BTreeSet, fmt, future::Future, net::IpAddr, sync::Arc};
 
+use bytes::Bytes;
 use entourage_core::{
     Error,
     tool::{Tool, ToolOutput},
 };
+use http_body::Body;
 use serde_json::json;
 
 use crate::fs::Workspace;
-use client::{Client, Guard, Reply};
+use client::{Client, Reply};
+use given::{BoxError, Given};
 use search::{Brave, DuckDuckGo, Exa, SearXng, Tavily, WebSearch};
+use transport::Guard;
 
 pub use search::{SearchResult, SearchService};
 
@@ -55,6 +61,7 @@ pub struct Web {
     open: BTreeSet<IpAddr>,
     with_proxies: bool,
     largest: usize,
+    given: Option<Given>,
 }
 
 impl Web {
@@ -63,12 +70,19 @@ impl Web {
     /// # Errors
     /// [`ErrorKind::Config`](entourage_core::ErrorKind::Config) if TLS cannot be set up.
     pub fn new() -> Result<Self, Error> {
-        Self::set_up(BTreeSet::new(), false, download::LARGEST)
+        let (open, guard) = (BTreeSet::new(), Guard::Internet(Arc::default()));
+        let client = Client::new(guard, false)?;
+        Ok(Self { client, open, with_proxies: false, largest: download::LARGEST, given: None })
     }
 
-    fn set_up(open: BTreeSet<IpAddr>, with_proxies: bool, largest: usize) -> Result<Self, Error> {
-        let client = Client::new(Guard::Internet(Arc::new(open.clone())), with_proxies)?;
-        Ok(Self { client, open, with_proxies, largest })
+    /// The same with the client that its settings ask for.
+    fn set_up(self) -> Result<Self, Error> {
+        let guard = Guard::Internet(Arc::new(self.open.clone()));
+        let client = match &self.given {
+            Some(given) => Client::given(given.clone(), guard, self.with_proxies),
+            None => Client::new(guard, self.with_proxies)?,
+        };
+        Ok(Self { client, ..self })
     }
 
     /// The same with these addresses open too, which are not of the internet; for a server in the own network.
@@ -77,7 +91,8 @@ impl Web {
     /// Those of [`Web::new`].
     pub fn opening(self, addresses: impl IntoIterator<Item = IpAddr>) -> Result<Self, Error> {
         let added = addresses.into_iter().map(|address| address.to_canonical());
-        Self::set_up(self.open.into_iter().chain(added).collect(), self.with_proxies, self.largest)
+        let open = self.open.iter().copied().chain(added).collect();
+        Self { open, ..self }.set_up()
     }
 
     /// The same through the proxies that the environment names. A proxy looks hosts up itself: then only addresses that
@@ -86,7 +101,36 @@ impl Web {
     /// # Errors
     /// Those of [`Web::new`].
     pub fn with_proxies(self) -> Result<Self, Error> {
-        Self::set_up(self.open, true, self.largest)
+        Self { with_proxies: true, ..self }.set_up()
+    }
+
+    /// The same through a client of your own: a function from a request to its answer, whose body is read as it comes.
+    /// It asks for the pages and for the services that search.
+    ///
+    /// The schemes, the hosts that a call names, each redirect, and the bounds on bytes and time are judged before and
+    /// after it as ever. So are the addresses, but the connection is the client's: it must
+    /// - ask the request's address and no other, and follow no redirect;
+    /// - connect to one of the addresses that were looked up and checked, which `request.extensions()` has as a
+    ///   `Vec<SocketAddr>` with the port 0. If it looks the name up again, a server of names that gives another answer
+    ///   the second time leads it to this machine or its network;
+    /// - keep the headers that are marked as sensitive, which hold keys of services, out of logs and errors;
+    /// - stop when its future or the body is dropped.
+    ///
+    /// With [`Web::with_proxies`] no name is looked up here, and there are no such addresses.
+    #[must_use]
+    pub fn with_http_client<R, B, E>(
+        self,
+        client: impl Fn(http::Request<Bytes>) -> R + Send + Sync + 'static,
+    ) -> Self
+    where
+        R: Future<Output = Result<http::Response<B>, E>> + Send + 'static,
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+        E: Into<BoxError>,
+    {
+        let (given, guard) = (Given::new(client), Guard::Internet(Arc::new(self.open.clone())));
+        let client = Client::given(given.clone(), guard, self.with_proxies);
+        Self { client, given: Some(given), ..self }
     }
 
     /// The same with at most so many bytes for a file of [`Web::download`]; 16 MiB by default and at most.
@@ -123,7 +167,7 @@ impl Web {
     /// [`ErrorKind::Config`](entourage_core::ErrorKind::Config) if a key holds characters that no key has, or the
     /// address of SearXNG is none of the web.
     pub fn search_services(&self) -> Result<Vec<Arc<dyn SearchService>>, Error> {
-        search::of_environment(&self.client, self.with_proxies, |name| std::env::var(name).ok())
+        search::of_environment(&self.client, |name| std::env::var(name).ok())
     }
 
     /// Brave Search with this key.
@@ -161,7 +205,7 @@ impl Web {
     /// [`ErrorKind::Config`](entourage_core::ErrorKind::Config) if the address is none of the web, holds a user or a
     /// password, or if programs read its host in several ways.
     pub fn searxng(&self, address: &str) -> Result<Arc<dyn SearchService>, Error> {
-        Ok(Arc::new(SearXng::new(address, self.with_proxies)?))
+        Ok(Arc::new(SearXng::new(address, &self.client)?))
     }
 
     /// DuckDuckGo's page without scripts, which needs no key. It takes few searches before it refuses for a while.
@@ -183,6 +227,7 @@ impl fmt::Debug for Web {
         f.debug_struct("Web")
             .field("open", &self.open)
             .field("with_proxies", &self.with_proxies)
+            .field("http_client", &self.given.is_some())
             .finish_non_exhaustive()
     }
 }

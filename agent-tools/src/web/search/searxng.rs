@@ -5,7 +5,10 @@ use entourage_core::{
     Error, ErrorKind,
     tool::{Access, Footprint},
 };
-use reqwest::{Url, header::ACCEPT};
+use reqwest::{
+    Url,
+    header::{ACCEPT, HeaderValue},
+};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -13,7 +16,7 @@ use super::{
     SearchResult, SearchService,
     services::{answer, read},
 };
-use crate::web::client::{Client, Guard};
+use crate::web::{client::Client, transport::Ask};
 
 /// SearXNG, <https://docs.searxng.org/dev/search_api.html>.
 ///
@@ -27,7 +30,7 @@ pub(in crate::web) struct SearXng {
 }
 
 impl SearXng {
-    pub(in crate::web) fn new(address: &str, with_proxies: bool) -> Result<Self, Error> {
+    pub(in crate::web) fn new(address: &str, client: &Client) -> Result<Self, Error> {
         let wrong = |what: &str| {
             let text = format!("the address of SearXNG {what}; write it as https://host/path");
             Error::new(ErrorKind::Config, text).during("web.search")
@@ -46,7 +49,7 @@ impl SearXng {
         url.set_fragment(None);
         let path = format!("{}/search", url.path().trim_end_matches('/'));
         url.set_path(&path);
-        Ok(Self { client: Client::new(Guard::Chosen, with_proxies)?, url, host })
+        Ok(Self { client: client.choosing()?, url, host })
     }
 }
 
@@ -79,8 +82,8 @@ impl SearchService for SearXng {
     async fn search(&self, query: &str, count: usize) -> Result<Vec<SearchResult>, Error> {
         let mut url = self.url.clone();
         url.query_pairs_mut().append_pair("q", query).append_pair("format", "json");
-        let request = self.client.get_request(url).header(ACCEPT, "application/json");
-        let text = answer(&self.client, request).await.map_err(|error| match error.kind() {
+        let ask = Ask::get(url).header(ACCEPT, HeaderValue::from_static("application/json"));
+        let text = answer(&self.client, ask).await.map_err(|error| match error.kind() {
             ErrorKind::Authentication => {
                 let text =
                     "it refuses the program, or JSON: add `json` to `search.formats` of its settings.yml";

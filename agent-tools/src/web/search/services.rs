@@ -5,14 +5,14 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use entourage_core::{Error, ErrorKind};
 use reqwest::{
-    RequestBuilder, StatusCode, Url,
-    header::{ACCEPT, AUTHORIZATION, HeaderValue, RETRY_AFTER},
+    StatusCode, Url,
+    header::{ACCEPT, AUTHORIZATION, HeaderName, HeaderValue, RETRY_AFTER},
 };
 use serde::Deserialize;
 use serde_json::json;
 
 use super::{SearXng, SearchResult, SearchService};
-use crate::web::{client::Client, html};
+use crate::web::{client::Client, html, transport::Ask};
 
 /// Most bytes of an answer.
 const LIMIT: usize = 2 << 20;
@@ -26,7 +26,6 @@ const CHALLENGE: &str = "anomaly-modal";
 /// The services whose keys or addresses `variable` has, and the one that needs none.
 pub(in crate::web) fn of_environment(
     client: &Client,
-    with_proxies: bool,
     variable: impl Fn(&str) -> Option<String>,
 ) -> Result<Vec<Arc<dyn SearchService>>, Error> {
     let key =
@@ -42,7 +41,7 @@ pub(in crate::web) fn of_environment(
         services.push(Arc::new(Tavily::new(client.clone(), &key, Tavily::BASE)?));
     }
     if let Some(address) = key(&["SEARXNG_URL"]) {
-        services.push(Arc::new(SearXng::new(&address, with_proxies)?));
+        services.push(Arc::new(SearXng::new(&address, client)?));
     }
     services.push(Arc::new(DuckDuckGo::new(client.clone(), DuckDuckGo::BASE)));
     Ok(services)
@@ -61,10 +60,10 @@ fn key(service: &str, scheme: &str, key: &str) -> Result<HeaderValue, Error> {
 }
 
 /// The body of the answer to a request.
-pub(super) async fn answer(client: &Client, request: RequestBuilder) -> Result<String, Error> {
-    let mut response = client.send(request).await?;
-    let status = response.status();
-    let wait = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
+pub(super) async fn answer(client: &Client, ask: Ask) -> Result<String, Error> {
+    let mut answer = client.send(ask).await?;
+    let status = answer.status;
+    let wait = answer.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
     match status {
         StatusCode::OK => {}
         // DuckDuckGo's way to say it.
@@ -81,8 +80,7 @@ pub(super) async fn answer(client: &Client, request: RequestBuilder) -> Result<S
         _ => return Err(Error::new(ErrorKind::Protocol, format!("it answered with the status {status}"))),
     }
     let mut body = Vec::new();
-    let broken = |error| Error::new(ErrorKind::Transport, "the answer broke off").caused_by(error);
-    while let Some(chunk) = response.chunk().await.map_err(broken)? {
+    while let Some(chunk) = answer.piece().await.map_err(|fault| fault.of_service("the answer broke off"))? {
         if body.len().saturating_add(chunk.len()) > LIMIT {
             return Err(Error::new(ErrorKind::TooLarge, "the answer has more than 2 MiB"));
         }
@@ -160,8 +158,9 @@ impl SearchService for Brave {
     async fn search(&self, query: &str, count: usize) -> Result<Vec<SearchResult>, Error> {
         let mut url = address(&self.base, "/res/v1/web/search")?;
         url.query_pairs_mut().append_pair("q", query).append_pair("count", &count.to_string());
-        let request = self.client.get_request(url).header(ACCEPT, "application/json");
-        let text = answer(&self.client, request.header("X-Subscription-Token", self.key.clone())).await?;
+        let ask = Ask::get(url).header(ACCEPT, HeaderValue::from_static("application/json"));
+        let ask = ask.header(HeaderName::from_static("x-subscription-token"), self.key.clone());
+        let text = answer(&self.client, ask).await?;
         let found = read::<BraveAnswer>(&text)?.web.results.into_iter();
         Ok(found.map(|it| SearchResult { title: it.title, url: it.url, snippet: it.description }).collect())
     }
@@ -211,8 +210,8 @@ impl SearchService for Exa {
     async fn search(&self, query: &str, count: usize) -> Result<Vec<SearchResult>, Error> {
         let url = address(&self.base, "/search")?;
         let body = json!({ "query": query, "numResults": count, "contents": { "highlights": true } });
-        let request = self.client.post_request(url, &body).header("x-api-key", self.key.clone());
-        let text = answer(&self.client, request).await?;
+        let ask = Ask::post(url, &body).header(HeaderName::from_static("x-api-key"), self.key.clone());
+        let text = answer(&self.client, ask).await?;
         let found = read::<ExaAnswer>(&text)?.results.into_iter().map(|it| SearchResult {
             title: it.title.unwrap_or_default(),
             url: it.url,
@@ -268,8 +267,8 @@ impl SearchService for Tavily {
     async fn search(&self, query: &str, count: usize) -> Result<Vec<SearchResult>, Error> {
         let url = address(&self.base, "/search")?;
         let body = json!({ "query": query, "max_results": count });
-        let request = self.client.post_request(url, &body).header(AUTHORIZATION, self.key.clone());
-        let text = answer(&self.client, request).await?;
+        let ask = Ask::post(url, &body).header(AUTHORIZATION, self.key.clone());
+        let text = answer(&self.client, ask).await?;
         let found = read::<TavilyAnswer>(&text)?.results.into_iter().map(|it| SearchResult {
             title: it.title.unwrap_or_default(),
             url: it.url,
@@ -307,7 +306,7 @@ impl SearchService for DuckDuckGo {
     async fn search(&self, query: &str, count: usize) -> Result<Vec<SearchResult>, Error> {
         let mut url = address(&self.base, "/html/")?;
         url.query_pairs_mut().append_pair("q", query);
-        let text = answer(&self.client, self.client.get_request(url)).await?;
+        let text = answer(&self.client, Ask::get(url)).await?;
         if text.contains(CHALLENGE) {
             return Err(limited(None));
         }

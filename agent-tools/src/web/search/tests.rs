@@ -118,7 +118,7 @@ async fn ai09_searxng_of_this_machine_is_asked_below_its_path() {
         "answers":[],"unresponsive_engines":[["google","CAPTCHA"]]}"#;
     let (base, asked) = server("200 OK", "", body);
     for (path, asked_for) in [("", ""), ("/", ""), ("/searx/?q=other#top", "/searx")] {
-        let searxng = SearXng::new(&format!("{base}{path}"), false).unwrap();
+        let searxng = SearXng::new(&format!("{base}{path}"), &client()).unwrap();
         let found = searxng.search("a b&c", 2).await.unwrap();
         assert_eq!(found, [result("A", "https://a.example/", "One."), result("B", "https://b.example/", "")]);
         let asked = asked.recv().unwrap();
@@ -128,7 +128,7 @@ async fn ai09_searxng_of_this_machine_is_asked_below_its_path() {
     }
     // A name of this machine is not for the guarded client either.
     let named = base.replace("127.0.0.1", "localhost");
-    assert_eq!(SearXng::new(&named, false).unwrap().search("x", 1).await.unwrap().len(), 1);
+    assert_eq!(SearXng::new(&named, &client()).unwrap().search("x", 1).await.unwrap().len(), 1);
     let error = DuckDuckGo::new(client(), named).search("x", 1).await.unwrap_err();
     assert!(error.to_string().contains("not an address of another machine"), "{error}");
 }
@@ -147,11 +147,11 @@ async fn cf06_searxng_without_services_or_json_is_no_empty_result() {
         ("200 OK", "<html>", ErrorKind::Protocol, "not what"),
     ] {
         let (base, _asked) = server(status, "", body);
-        let error = SearXng::new(&base, false).unwrap().search("rust", 10).await.unwrap_err();
+        let error = SearXng::new(&base, &client()).unwrap().search("rust", 10).await.unwrap_err();
         assert!(error.kind() == kind && error.message().contains(says), "{status}: {error}");
     }
     let (base, _asked) = server("200 OK", "", r#"{"results":[]}"#);
-    assert_eq!(SearXng::new(&base, false).unwrap().search("rust", 10).await.unwrap(), []);
+    assert_eq!(SearXng::new(&base, &client()).unwrap().search("rust", 10).await.unwrap(), []);
 }
 
 #[tokio::test]
@@ -160,7 +160,7 @@ async fn attack_44_searxng_leads_nowhere_else() {
     for status in ["301 Moved", "302 Found", "303 See Other", "307 Temporary", "308 Permanent"] {
         let header: &'static str = Box::leak(format!("Location: {elsewhere}/search\r\n").into_boxed_str());
         let (base, _asked) = server(status, header, "");
-        let error = SearXng::new(&base, false).unwrap().search("rust", 10).await.unwrap_err();
+        let error = SearXng::new(&base, &client()).unwrap().search("rust", 10).await.unwrap_err();
         assert!(error.kind() == ErrorKind::Protocol && error.message().contains("redirects"), "{error}");
     }
     assert!(asked.try_recv().is_err(), "nobody was asked");
@@ -174,7 +174,7 @@ async fn attack_44_searxng_leads_nowhere_else() {
         ("searx.example", None),
         ("", None),
     ] {
-        let searxng = SearXng::new(address, false);
+        let searxng = SearXng::new(address, &client());
         assert_eq!(searxng.as_ref().ok().map(|it| it.host()), host, "{address}");
         if let Err(error) = searxng {
             assert!(error.kind() == ErrorKind::Config && !error.to_string().contains("pw"), "{error}");
@@ -226,7 +226,7 @@ fn ai09_a_service_without_a_key_is_left_out() {
     let of = |keys: &[(&str, &str)]| {
         let variable =
             |name: &str| keys.iter().find(|(key, _)| *key == name).map(|(_, key)| (*key).to_owned());
-        let services = of_environment(&client(), false, variable);
+        let services = of_environment(&client(), variable);
         services.map(|all| all.iter().map(|it| it.name().to_owned()).collect::<Vec<_>>().join(" "))
     };
     assert_eq!(of(&[]).unwrap(), "duckduckgo");

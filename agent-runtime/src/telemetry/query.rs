@@ -14,7 +14,10 @@ use super::{
     stats::{SessionStats, ToolStats},
     trace::{Exchange, Records, Trace},
 };
-use crate::session::journal::windows::{WINDOW, Windows};
+use crate::{
+    session::Session,
+    session::journal::windows::{WINDOW, Windows},
+};
 
 /// Most sessions that the error about an ambiguous prefix names.
 const NAMED: usize = 5;
@@ -205,10 +208,10 @@ impl Telemetry {
         let root = self.resolve(id).await?.record.id;
         let mut stats = SessionStats::default();
         for info in self.store.query(&SessionFilter::tree(root.clone())).await? {
-            let (runs, open) = self.count(&info.record.id, &mut stats).await?;
+            let (runs, micros, open) = self.count(&info.record.id, &mut stats).await?;
             if info.record.id == root {
                 stats.own.add(&info.head, open);
-                stats.runs = runs;
+                (stats.runs, stats.micros) = (runs, micros);
             } else {
                 stats.descendants.add(&info.head, open);
             }
@@ -216,11 +219,11 @@ impl Telemetry {
         Ok(stats)
     }
 
-    /// Adds a session's calls to `stats`. Returns the number of its runs that ended, and true if a model call has no
-    /// reply.
-    async fn count(&self, id: &SessionId, stats: &mut SessionStats) -> Result<(u64, bool)> {
+    /// Adds a session's calls to `stats`. Returns the number of its runs that ended, their time in microseconds, and true
+    /// if a model call has no reply.
+    async fn count(&self, id: &SessionId, stats: &mut SessionStats) -> Result<(u64, u64, bool)> {
         let mut records = Records::default();
-        let (mut runs, mut open) = (0_u64, false);
+        let (mut runs, mut micros, mut open) = (0_u64, 0_u64, false);
         let mut add = |records: &mut Records, all: bool| {
             let (mut models, mut tools) = records.drain();
             if all {
@@ -234,13 +237,15 @@ impl Telemetry {
             for call in &tools {
                 stats.tools.entry(call.tool.to_string()).or_default().add(call);
             }
-            let ended = |exchanges: &[Exchange]| exchanges.iter().filter(|it| it.ended.is_some()).count();
-            runs = runs.saturating_add(u64::try_from(ended(&records.exchanges)).unwrap_or(u64::MAX));
+            for (began, ended) in records.exchanges.iter().filter_map(|it| Some((it.started, it.ended?))) {
+                let time = u64::try_from(ended.since(began).as_micros()).unwrap_or(u64::MAX);
+                (runs, micros) = (runs.saturating_add(1), micros.saturating_add(time));
+            }
             records.exchanges.retain(|exchange| exchange.ended.is_none());
         };
         self.read(id, &mut records, |records| add(records, false)).await?;
         add(&mut records, true);
-        Ok((runs, open))
+        Ok((runs, micros, open))
     }
 
     async fn root(&self, info: &SessionInfo) -> Result<SessionId> {
@@ -272,5 +277,31 @@ impl Telemetry {
             after_window(records);
         }
         Ok(())
+    }
+}
+
+impl Session {
+    /// Returns what the session and all sessions below it have used so far: model calls, tool calls, tokens, cost and
+    /// time. It reads the stored events of them all; [`Session::head`] has the session's own tokens and cost without
+    /// that.
+    ///
+    /// # Errors
+    /// The store's, and [`ErrorKind::Config`] when the runtime of the session is gone.
+    ///
+    /// ```
+    /// # async fn example(session: entourage_runtime::Session) -> entourage_core::Result<()> {
+    /// let stats = session.stats().await?;
+    /// println!("{stats}"); // 3 model calls, 2 tool calls, …
+    /// assert_eq!(stats.cost().unwrap_or_default(), stats.known_cost());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn stats(&self) -> Result<SessionStats> {
+        let store = self.runtime()?.store().clone();
+        match Telemetry::new(store).session_stats(self.id().as_str()).await {
+            // Nothing has happened in it yet.
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(SessionStats::default()),
+            stats => stats,
+        }
     }
 }

@@ -64,6 +64,8 @@ pub struct ModelStats {
     pub usage: Usage,
     /// Cost of all calls; `None` when the cost of any is unknown, such as that of a call without a reply.
     pub cost: Option<Money>,
+    /// Cost of the calls whose cost is known: the calls cost at least this.
+    pub known_cost: Money,
     /// Time of all calls, in microseconds.
     pub micros: u64,
 }
@@ -76,6 +78,7 @@ impl Default for ModelStats {
             open: 0,
             usage: Usage::default(),
             cost: Some(Money::default()),
+            known_cost: Money::default(),
             micros: 0,
         }
     }
@@ -92,6 +95,7 @@ impl ModelStats {
         self.errors = self.errors.saturating_add(u64::from(call.error.is_some()));
         self.usage += call.usage;
         self.cost = self.cost.zip(call.cost).map(|(sum, cost)| sum + cost);
+        self.known_cost = self.known_cost + call.cost.unwrap_or_default();
         self.micros = self.micros.saturating_add(call.micros.unwrap_or_default());
     }
 }
@@ -146,8 +150,56 @@ pub struct SessionStats {
     pub descendants: Totals,
     /// Runs of the session itself that ended.
     pub runs: u64,
+    /// Time of these runs from their beginning to their end, waits for people included, in microseconds.
+    pub micros: u64,
     /// Models of the whole tree, as `service:model`.
     pub models: BTreeMap<String, ModelStats>,
     /// Tools of the whole tree.
     pub tools: BTreeMap<String, ToolStats>,
+}
+
+impl SessionStats {
+    /// Tokens of the whole tree.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        self.own.usage + self.descendants.usage
+    }
+
+    /// Cost of the whole tree. `None` if that of a call is unknown: its model has no price, or it has no reply, since its
+    /// process died in it, and what it cost is then never known. [`SessionStats::known_cost`] is the least that it was.
+    #[must_use]
+    pub fn cost(&self) -> Option<Money> {
+        self.own.cost.zip(self.descendants.cost).map(|(own, below)| own + below)
+    }
+
+    /// Cost of the calls in the whole tree whose cost is known.
+    #[must_use]
+    pub fn known_cost(&self) -> Money {
+        self.models.values().fold(Money::default(), |sum, model| sum + model.known_cost)
+    }
+
+    /// Number of model calls in the whole tree.
+    #[must_use]
+    pub fn model_calls(&self) -> u64 {
+        self.models.values().fold(0, |sum, model| sum.saturating_add(model.calls))
+    }
+
+    /// Number of tool calls in the whole tree, those without a result included.
+    #[must_use]
+    pub fn tool_calls(&self) -> u64 {
+        self.tools.values().fold(0, |sum, tool| sum.saturating_add(tool.calls).saturating_add(tool.open))
+    }
+}
+
+impl fmt::Display for SessionStats {
+    /// Calls, tokens, cost and time, in one line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (models, tools, usage) = (self.model_calls(), self.tool_calls(), self.usage());
+        write!(f, "{models} model calls, {tools} tool calls, {usage}, ")?;
+        match self.cost() {
+            Some(cost) => write!(f, "{cost}")?,
+            None => write!(f, "at least {}", self.known_cost())?,
+        }
+        write!(f, ", {} ms", self.micros / 1_000)
+    }
 }

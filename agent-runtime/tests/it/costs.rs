@@ -224,3 +224,25 @@ fn newcomer_b7_a_record_of_a_record_names_its_context_once() {
     assert_eq!(again.to_string(), "another process (conflict, recorded: store.append, session: s, more: x)");
     assert_eq!(again.record().context, "store.append, session: s, more: x");
 }
+
+#[tokio::test]
+async fn a_session_tells_the_least_that_it_cost_when_the_cost_of_a_call_is_unknown() {
+    let store = memory();
+    let provider = ScriptedProvider::new().step(ok("Done."));
+    let broken = Error::new(ErrorKind::Transport, "it broke off");
+    let refusing = Refusing(provider.provider(), Mutex::new(Some(broken)));
+    let tester = agent(Model::new(Arc::new(refusing), "scripted").with_profile(priced())).build().unwrap();
+    let runtime = runtime_on(&store);
+    let session = runtime.session_with_id(id());
+    assert_eq!(session.stats().await.unwrap(), SessionStats::default());
+    session.start(&tester, "Go").outcome().await.unwrap_err();
+    session.start(&tester, "Again").outcome().await.unwrap();
+    let stats = session.stats().await.unwrap();
+    assert_eq!((stats.cost(), Some(stats.known_cost())), (None, REPLY));
+    assert_eq!((stats.model_calls(), stats.tool_calls(), stats.runs), (2, 0, 2));
+    let line = stats.to_string();
+    assert!(
+        line.starts_with("2 model calls, 0 tool calls, ") && line.contains("at least $0.000015"),
+        "{line}"
+    );
+}

@@ -130,15 +130,15 @@ pub struct TeamBuilder {
 }
 
 impl TeamBuilder {
-    /// Adds a member.
-    pub fn member(mut self, member: Member) -> Self {
-        self.members.push(member);
+    /// Adds a member: an agent as it is, or a [`Member`] with a size, replicas or specialties.
+    pub fn member(mut self, member: impl Into<Member>) -> Self {
+        self.members.push(member.into());
         self
     }
 
     /// Adds members.
-    pub fn members(mut self, members: impl IntoIterator<Item = Member>) -> Self {
-        self.members.extend(members);
+    pub fn members<M: Into<Member>>(mut self, members: impl IntoIterator<Item = M>) -> Self {
+        self.members.extend(members.into_iter().map(Into::into));
         self
     }
 

@@ -85,6 +85,13 @@ impl Member {
     }
 }
 
+/// Anything that is an agent is a member as [`Member::new`] makes it.
+impl<A: Agent + 'static> From<A> for Member {
+    fn from(agent: A) -> Self {
+        Self::new(agent)
+    }
+}
+
 impl fmt::Debug for Member {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Member").field("id", &self.id()).field("size", &self.size).finish_non_exhaustive()

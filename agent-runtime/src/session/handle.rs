@@ -8,7 +8,7 @@ use std::{
 };
 
 use entourage_core::{
-    Error, ErrorKind, Result, RunId, SessionId,
+    Error, ErrorKind, Result, RunId, SessionId, Timestamp,
     agent::IntoAgent,
     bound,
     context::Compaction,
@@ -105,13 +105,17 @@ impl Session {
 
     /// Returns another session of the same runtime, with the values of this handle.
     pub(super) fn sibling(&self, id: SessionId) -> Result<Self> {
-        let registry = self.0.registry.upgrade().ok_or_else(|| {
+        Ok(Self(self.runtime()?.session_with_id(id).0, self.1.clone()))
+    }
+
+    /// Returns its runtime.
+    pub(crate) fn runtime(&self) -> Result<Runtime> {
+        self.0.registry.upgrade().map(Runtime).ok_or_else(|| {
             Error::new(
                 ErrorKind::Config,
                 "the runtime of this session is gone; keep it while its sessions are used",
             )
-        })?;
-        Ok(Self(Runtime(registry).session_with_id(id).0, self.1.clone()))
+        })
     }
 
     /// Returns the session of a question or a call that is handled through this one: itself, or one below it. An id of
@@ -136,6 +140,12 @@ impl Session {
     #[must_use]
     pub fn id(&self) -> &SessionId {
         &self.0.id
+    }
+
+    /// Returns the time by the clock of its runtime, which decides about deadlines.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.0.env.clock.now()
     }
 
     /// Starts a run, at once or after the runs before it in this session. The run continues by itself; the handle

@@ -16,7 +16,8 @@ use crate::Terminal;
 impl Terminal {
     /// Runs `agent` in `session` until it ends, and shows what happens. A session that has an unfinished run goes on
     /// with it, and `prompt` is then left out; else `prompt` begins a new one. While the run waits for the person, the
-    /// person is asked, and the run goes on.
+    /// person is asked, and the run goes on. A question that was put off until a time is asked again, and withdrawn at
+    /// that time, when the decision follows by itself.
     ///
     /// The first Ctrl-C cancels the run, the second one ends the process with code 130. At a question that a run waits
     /// for, Ctrl-C leaves the run as it is, and its outcome is returned. Dropping the future cancels the run.
@@ -51,10 +52,24 @@ impl Terminal {
             None => session.start(Arc::clone(&agent), prompt),
         };
         let mut outcome = self.follow(run, &mut seen).await?;
-        while waits(&outcome) && self.has_person() && self.answer(session).await? {
+        while waits(&outcome) && self.has_person() && self.answer_within(session, &outcome).await? {
             outcome = self.follow(session.resume(Arc::clone(&agent)), &mut seen).await?;
         }
         Ok(outcome)
+    }
+
+    /// Asks the person for what a paused run waits for, until the decision follows by itself. Returns false if something
+    /// is left to answer.
+    async fn answer_within(&self, session: &Session, outcome: &Outcome) -> Result<bool> {
+        let Status::Paused(Pause::Deadline { until, .. }) = &outcome.status else {
+            return self.answer(session).await;
+        };
+        let left = until.since(session.now());
+        let Ok(answered) = tokio::time::timeout(left, self.answer(session)).await else {
+            self.say("the time for an answer is over");
+            return Ok(true);
+        };
+        answered
     }
 
     /// Shows a run until it has ended. `seen` gets each event before the terminal shows it. The first Ctrl-C cancels
@@ -151,5 +166,5 @@ fn is_text(event: &Envelope, root: &SessionId) -> bool {
 
 /// True if the run waits for a person.
 fn waits(outcome: &Outcome) -> bool {
-    matches!(outcome.status, Status::Paused(Pause::Call(_) | Pause::Approval(_)))
+    matches!(outcome.status, Status::Paused(Pause::Call(_) | Pause::Approval(_) | Pause::Deadline { .. }))
 }

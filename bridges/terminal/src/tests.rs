@@ -19,6 +19,8 @@ use serde_json::json;
 
 use crate::{Terminal, input::Input, screen::Screen};
 
+mod later;
+
 /// Output that a test reads.
 #[derive(Debug, Clone, Default)]
 struct Paper(Arc<Mutex<Vec<u8>>>);
@@ -425,41 +427,4 @@ async fn a_question_goes_before_lines_that_nobody_asked_for() {
     assert_eq!(command.await.unwrap().as_deref(), Some("skip it"));
     drop(keys);
     assert_eq!(terminal.line().await, None);
-}
-
-/// A question that nobody could answer is answered by a later process, wherever below the session it was asked.
-#[tokio::test]
-async fn a_question_of_an_agent_below_is_answered_later() {
-    let put = FakeTool::new("put").access(Access::WRITE).returning("put");
-    let provider = ScriptedProvider::by_history().call("put", json!({})).text("Done.").text("It is put.");
-    let writer = ReactAgent::builder("writer", provider.model()).tool(put.clone()).build().unwrap();
-    let lead =
-        ScriptedProvider::by_history().call("agent", json!({"prompt": "Put it."})).text("Handed over.");
-    let lead = ReactAgent::builder("lead", lead.model()).tool(AgentTool::new(&writer)).build().unwrap();
-    let graph = TaskGraph::builder("chores");
-    let node = graph.agent("put", &writer, "Put it.");
-    let graph = graph.returning(&node).build().unwrap();
-    let pair = DualAgent::reviewed_by("pair", writer.clone(), "ada").build().unwrap();
-    let agents: [Arc<dyn Agent>; 4] = [Arc::new(writer), Arc::new(lead), Arc::new(graph), Arc::new(pair)];
-
-    for (agent, times) in agents.into_iter().zip(1..) {
-        let store: Arc<MemoryStore> = Arc::default();
-        let at = |terminal: &Terminal| {
-            Runtime::builder().shared_store(store.clone()).approver(terminal.clone()).build()
-        };
-        let (nobody, _) = terminal("");
-        let runtime = at(&nobody);
-        let session = runtime.session();
-        let outcome = nobody.run(&session, Arc::clone(&agent), "Put it.").await.unwrap();
-        assert!(matches!(outcome.status, Status::Paused(_)), "{}: {outcome}", agent.name());
-        let id = session.id().clone();
-
-        // The first line is for the call; the person of the pair is then asked for a verdict on the work.
-        let (somebody, paper) = terminal("y\n{\"accepted\": true, \"reason\": \"It is.\"}\n");
-        let runtime = at(&somebody);
-        let session = runtime.open(&id).await.unwrap();
-        let outcome = somebody.run(&session, Arc::clone(&agent), "Left out.").await.unwrap();
-        assert!(outcome.is_completed(), "{}: {outcome}\n{}", agent.name(), paper.text());
-        assert_eq!(put.finished(), times, "{}", agent.name());
-    }
 }

@@ -246,6 +246,8 @@ async fn an_own_client_searches_and_its_failure_shows_no_key() {
     let asked = Asked::default();
     let web =
         asked.web(|_| Response::new(r#"{"web":{"results":[{"url":"https://a.example/"}]}}"#.to_owned()));
+    // No name is looked up here.
+    let web = web.with_proxies().unwrap();
     let found = web.brave("secret-key").unwrap().search("rust", 3).await.unwrap();
     assert_eq!(found[0].url, "https://a.example/");
     let key = asked.take()[0].headers()["x-subscription-token"].clone();
@@ -257,6 +259,7 @@ async fn an_own_client_searches_and_its_failure_shows_no_key() {
     let broken = Web::new().unwrap().with_http_client(|request| async move {
         Err::<Response<String>, _>(format!("no way: {:?}", request.headers().get("x-subscription-token")))
     });
+    let broken = broken.with_proxies().unwrap();
     let error = broken.brave("secret-key").unwrap().search("rust", 3).await.unwrap_err();
     assert!(error.kind() == ErrorKind::Transport && !format!("{error:?}").contains("secret"), "{error:?}");
     assert!(Place::of(&broken).fetch(FAR).await.unwrap_err().contains("could not be read: no way: None"));

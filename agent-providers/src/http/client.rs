@@ -50,17 +50,6 @@ pub(crate) struct Settings {
     pub(crate) h2: bool,
 }
 
-impl Settings {
-    /// The library's client for them.
-    fn adjusted(&self, client: reqwest::ClientBuilder) -> reqwest::ClientBuilder {
-        #[cfg(all(test, feature = "http2"))]
-        if self.h2 {
-            return client.http2_prior_knowledge();
-        }
-        client
-    }
-}
-
 /// The header that carries a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Auth {
@@ -114,7 +103,9 @@ impl Endpoint {
         let headers = header_map(&settings)?;
         let transport = match settings.client.take() {
             Some(client) => Transport::Given(client),
-            None => Transport::own(local, |client| settings.adjusted(client))?,
+            #[cfg(all(test, feature = "http2"))]
+            None if settings.h2 => Transport::own(local, reqwest::ClientBuilder::http2_prior_knowledge)?,
+            None => Transport::own(local, |client| client)?,
         };
         let vendor = if settings.vendor.is_empty() { host.to_owned() } else { settings.vendor };
         let protocol = settings.protocol;

@@ -95,7 +95,7 @@ impl ModelStats {
         self.errors = self.errors.saturating_add(u64::from(call.error.is_some()));
         self.usage += call.usage;
         self.cost = self.cost.zip(call.cost).map(|(sum, cost)| sum + cost);
-        self.known_cost = self.known_cost + call.cost.unwrap_or_default();
+        self.known_cost += call.cost.unwrap_or_default();
         self.micros = self.micros.saturating_add(call.micros.unwrap_or_default());
     }
 }

@@ -273,8 +273,8 @@ macro_rules! settings {
                 self
             }
 
-            /// Sends the calls through a client of your own: a function from a request to its answer, whose body is read
-            /// as it comes.
+            /// Sends the calls through a client of your own: a function from a request to its answer, whose body is
+            /// read as it comes.
             ///
             /// Checked before it is asked: the hosts that the call may ask. It must
             /// - ask the request's address and no other, and follow no redirect: the key would leave with it;

@@ -219,8 +219,8 @@ impl Telemetry {
         Ok(stats)
     }
 
-    /// Adds a session's calls to `stats`. Returns the number of its runs that ended, their time in microseconds, and true
-    /// if a model call has no reply.
+    /// Adds a session's calls to `stats`. Returns the number of its runs that ended, their time in microseconds, and
+    /// true if a model call has no reply.
     async fn count(&self, id: &SessionId, stats: &mut SessionStats) -> Result<(u64, u64, bool)> {
         let mut records = Records::default();
         let (mut runs, mut micros, mut open) = (0_u64, 0_u64, false);

@@ -165,8 +165,9 @@ impl SessionStats {
         self.own.usage + self.descendants.usage
     }
 
-    /// Cost of the whole tree. `None` if that of a call is unknown: its model has no price, or it has no reply, since its
-    /// process died in it, and what it cost is then never known. [`SessionStats::known_cost`] is the least that it was.
+    /// Cost of the whole tree. `None` if that of a call is unknown: its model has no price, or it has no reply, since
+    /// its process died in it, and what it cost is then never known. [`SessionStats::known_cost`] is the least that it
+    /// was.
     #[must_use]
     pub fn cost(&self) -> Option<Money> {
         self.own.cost.zip(self.descendants.cost).map(|(own, below)| own + below)

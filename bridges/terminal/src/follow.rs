@@ -58,8 +58,8 @@ impl Terminal {
         Ok(outcome)
     }
 
-    /// Asks the person for what a paused run waits for, until the decision follows by itself. Returns false if something
-    /// is left to answer.
+    /// Asks the person for what a paused run waits for, until the decision follows by itself. Returns false if
+    /// something is left to answer.
     async fn answer_within(&self, session: &Session, outcome: &Outcome) -> Result<bool> {
         let Status::Paused(Pause::Deadline { until, .. }) = &outcome.status else {
             return self.answer(session).await;

@@ -284,7 +284,8 @@ impl Session {
     }
 
     /// Sends the session a signal: a run that is paused for it continues with it when it is resumed. Dropping the
-    /// future takes nothing back.
+    /// future takes nothing back. Its value is the program's own word, without
+    /// [labels](entourage_core::tool::Labels).
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`] for a value that is nested deeper than 96 levels, which no reader would take;

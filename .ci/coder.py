@@ -59,6 +59,10 @@ class Place:
         kept = {name: value for name, value in os.environ.items() if name in ("PATH", "LANG", "TMPDIR")}
         self.env = {**kept, "HOME": str(home), "OPENAI_BASE_URL": f"{url}/v1"}
         self.outside = tree(self.folder, ("workspace", "state"))
+        self.begin()
+
+    def begin(self):
+        """Takes what is in the workspace for what a way back leads to."""
         self.inside = tree(self.workspace, (".git",))
 
     def run(self, *arguments):
@@ -76,6 +80,12 @@ class Place:
         if changed:
             fail(f"mode {self.mode} changed {changed} outside of the workspace")
 
+    def kept(self, runs):
+        """True if a snapshot was taken before one of these runs changed anything."""
+        words = ["git", "-C", self.workspace, "for-each-ref", "--format=%(refname:lstrip=-1)", "refs/entourage/snapshots"]
+        kept = subprocess.run(words, check=True, capture_output=True, text=True).stdout.split()
+        return not set(runs).isdisjoint(kept)
+
     def changed(self):
         return differences(self.inside, tree(self.workspace, (".git",)))
 
@@ -86,9 +96,9 @@ def main():
     calls = 0
     for mode in MODES:
         place = Place(url, coder, repository, folder, mode)
-        session, first, may_change, waits = None, None, False, 0
+        session, runs, waits = None, [], 0
         for number in range(PATIENCE):
-            if number >= prompts and (may_change or mode not in ("edit", "full")):
+            if number >= prompts and (mode not in ("edit", "full") or place.kept(runs)):
                 break
             text = place.run(*(["--resume", session] if session else []), "Change a file, and run a command.")
             ids = re.findall(r"--resume (\S+) --rewind (\S+)", text)
@@ -98,25 +108,30 @@ def main():
             waiting = "nobody is here" in text
             waits += waiting
             calls += len(re.findall(r"^\S+ (?:done|failed|exit code)", text, re.M))
-            may_change |= bool(re.search(r"^(?:write|edit|multiedit|undo|bash|job_kill) (?:done|failed|exit)", text, re.M))
-            first = first or ids[-1][1]
             session = ids[-1][0]
+            runs.append(ids[-1][1])
+            # Words such as `bash ls` need no way back, and a call that failed may have been refused before it ran.
+            if re.search(r"^(?:write|edit|multiedit) done", text, re.M) and not place.kept(runs[-1:]):
+                fail(f"mode {mode} changed a file, and kept no snapshot: {text}")
             if waiting:
-                session, first = None, None
+                session, runs = None, []
+                if mode in ("edit", "full"):
+                    place.begin()
             place.check_outside()
         if mode in ("read", "plan") and place.changed():
             fail(f"mode {mode} changed {place.changed()}")
-        if mode in ("edit", "full") and session and may_change:
+        way_back = mode in ("edit", "full") and place.kept(runs)
+        if way_back:
             # As a command would, by whose snapshot all of this is taken back.
             (place.workspace / "README.md").write_text("changed\n")
             (place.workspace / "new" / "file").parent.mkdir(exist_ok=True)
             (place.workspace / "new" / "file").write_text("new\n")
             (place.workspace / "LICENSE-MIT").unlink()
-            text = place.run("--resume", session, "--rewind", first)
+            text = place.run("--resume", session, "--rewind", runs[0])
             if "restored README.md" not in text or place.changed():
                 fail(f"mode {mode}: the way back left {place.changed()} changed: {text}")
         place.check_outside()
-        print(f"coder in mode {mode}: {waits} runs wait for a person, {'a way back' if may_change else 'no change'}")
+        print(f"coder in mode {mode}: {waits} runs wait for a person, {'a way back' if way_back else 'no change'}")
     print(f"{calls} calls in {len(MODES)} modes, nothing outside changed")
 
 

@@ -29,7 +29,7 @@ use std::{
 };
 
 use criterion::Criterion;
-use entourage_benches::median;
+use entourage_benches::{Parts, median};
 use entourage_runtime::{AgentExt, Runtime};
 use futures_util::StreamExt;
 use serde_json::json;
@@ -275,27 +275,24 @@ fn measure(results: &mut Vec<String>, tokio: &Tokio, samples: usize) {
 }
 
 fn main() {
-    let arguments: Vec<_> = std::env::args().skip(1).collect();
-    // `cargo test --benches` only checks that this runs.
-    let quick = arguments.iter().any(|argument| argument == "--test");
-    let named: Vec<_> = arguments.iter().filter(|argument| !argument.starts_with("--")).collect();
-    let wants = |part: &str| named.is_empty() || named.iter().any(|name| *name == part);
+    let parts = Parts::of_arguments();
+    let quick = parts.quick;
     let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    if !quick && named.is_empty() && std::env::var_os("RATIOS_ONLY").is_none() {
+    if !quick && parts.are_all() && std::env::var_os("RATIOS_ONLY").is_none() {
         show(&tokio);
     }
     let samples = if quick { 1 } else { 101 };
     let mut results = Vec::new();
-    if wants("loop") {
+    if parts.want("loop") {
         measure(&mut results, &tokio, samples);
     }
-    if wants("calls") {
+    if parts.want("calls") {
         calls::measure(&mut results, &tokio, samples);
     }
-    if wants("graph") {
+    if parts.want("graph") {
         graph::measure(&mut results, &tokio, samples);
     }
-    if wants("dual") {
+    if parts.want("dual") {
         dual::measure(&mut results, &tokio, samples);
     }
     println!("{}", results.join("\n"));

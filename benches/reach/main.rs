@@ -32,7 +32,7 @@ use entourage::{
     tool::{Access, Tools, Toolset, typed},
     web::Web,
 };
-use entourage_benches::median;
+use entourage_benches::{Parts, line, median};
 use entourage_core::{
     agent::Agent,
     run::{Outcome, RunContext, Task},
@@ -287,31 +287,23 @@ fn html(tokio: &Tokio, pairs: usize, bytes: usize) -> f64 {
     median(ratios)
 }
 
-fn line(name: &str, value: f64, target: f64) {
-    let missed = if value > target { " MISSED" } else { "" };
-    println!("{name} {value:.2} (target {target:.1}){missed}");
-}
-
 fn main() {
     let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     if let Ok(wait) = std::env::var(SERVES) {
         std::thread::sleep(Duration::from_millis(wait.parse().unwrap()));
         return tokio.block_on(serve());
     }
-    let quick = std::env::args().any(|argument| argument == "--test");
+    let parts = Parts::of_arguments();
+    let quick = parts.quick;
     let (pairs, calls, bytes) = if quick { (1, 10, 10_000) } else { (31, 1_000, 1_000_000) };
     let (starts, servers) = if quick { (1, 3) } else { (5, 100) };
-    let parts = ["mcp_call", "mcp_ready", "html"];
-    let is_named = |part: &&str| std::env::args().skip(1).any(|argument| argument == **part);
-    let named: Vec<_> = parts.into_iter().filter(is_named).collect();
-    let wanted = |part: &str| named.is_empty() || named.contains(&part);
-    if wanted("mcp_call") {
-        line("ratio mcp_call", tokio.block_on(mcp_call(pairs, calls)), 1.3);
+    if parts.want("mcp_call") {
+        println!("{}", line("ratio mcp_call", tokio.block_on(mcp_call(pairs, calls)), 1.3));
     }
-    if wanted("mcp_ready") {
-        line("ratio mcp_ready", tokio.block_on(mcp_ready(starts, servers)), 1.2);
+    if parts.want("mcp_ready") {
+        println!("{}", line("ratio mcp_ready", tokio.block_on(mcp_ready(starts, servers)), 1.2));
     }
-    if wanted("html") {
-        line("ratio html", html(&tokio, pairs, bytes), 1.2);
+    if parts.want("html") {
+        println!("{}", line("ratio html", html(&tokio, pairs, bytes), 1.2));
     }
 }

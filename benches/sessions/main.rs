@@ -32,7 +32,7 @@ use std::{
 
 use criterion::Criterion;
 use entourage::store::{Durability, SqliteStore};
-use entourage_benches::median;
+use entourage_benches::{Parts, median};
 use entourage_core::SessionId;
 use million::Medium;
 use tokio::runtime::Runtime as Tokio;
@@ -110,33 +110,31 @@ fn main() {
     if arguments.first().is_some_and(|argument| argument == "read") {
         return million::be_reader(&arguments[1..]);
     }
-    // `cargo test --benches` only checks that this runs.
-    let quick = arguments.iter().any(|argument| argument == "--test");
-    let named: Vec<_> = arguments.iter().filter(|argument| !argument.starts_with("--")).collect();
-    let wants = |part: &str| named.is_empty() || named.iter().any(|name| *name == part);
+    let parts = Parts::of_arguments();
+    let quick = parts.quick;
     let (tokio, mut results) = (runtime(), Results::default());
     let directory = || tempfile::tempdir().unwrap();
-    if !quick && named.is_empty() && std::env::var_os("RATIOS_ONLY").is_none() {
+    if !quick && parts.are_all() && std::env::var_os("RATIOS_ONLY").is_none() {
         show(&tokio, directory().path());
     }
-    if wants("append") {
+    if parts.want("append") {
         tokio.block_on(append::measure(&mut results, directory().path(), quick));
     }
-    if wants("resume") {
+    if parts.want("resume") {
         resume::measure(&mut results, &tokio, directory().path(), quick);
     }
-    if wants("million") {
+    if parts.want("million") {
         for medium in [Medium::Sqlite, Medium::Json] {
             million::measure(&mut results, directory().path(), medium, quick);
         }
     }
-    if wants("crowd") {
+    if parts.want("crowd") {
         tokio.block_on(crowd::measure(directory().path(), quick));
     }
-    if wants("step") {
+    if parts.want("step") {
         tokio.block_on(step::count(&mut results, directory().path()));
     }
-    if wants("journal") {
+    if parts.want("journal") {
         tokio.block_on(step::journal(directory().path(), quick));
     }
     println!("{}", results.0.join("\n"));

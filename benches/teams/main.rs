@@ -22,6 +22,7 @@ mod stand_in;
 
 use std::time::Instant;
 
+use entourage_benches::{Parts, line};
 use tokio::runtime::Runtime as Tokio;
 
 /// Returns the seconds that the work takes, in a task as in a server.
@@ -38,28 +39,21 @@ fn least(values: &[f64]) -> f64 {
     values.iter().copied().fold(f64::INFINITY, f64::min)
 }
 
-fn line(name: &str, value: f64, target: f64) -> String {
-    let missed = if value > target { " MISSED" } else { "" };
-    format!("{name} {value:.2} (target {target:.1}){missed}")
-}
-
 fn main() {
-    let arguments: Vec<_> = std::env::args().skip(1).collect();
-    let quick = arguments.iter().any(|argument| argument == "--test");
-    let named: Vec<_> = arguments.iter().filter(|argument| !argument.starts_with("--")).collect();
-    let wants = |part: &str| named.is_empty() || named.iter().any(|name| *name == part);
+    let parts = Parts::of_arguments();
+    let quick = parts.quick;
     let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut results = Vec::new();
-    if wants("item") {
+    if parts.want("item") {
         results.push(line("us team_item", item::measure(&tokio, quick), 30.0));
     }
-    if wants("mailbox") {
+    if parts.want("mailbox") {
         results.push(line("growth mailbox", mailbox::measure(&tokio, quick), 1.3));
     }
-    if wants("crowd") {
+    if parts.want("crowd") {
         results.push(line("ratio teams1000", crowd::measure(quick), 1.2));
     }
-    if wants("plan") {
+    if parts.want("plan") {
         results.push(line("ratio plan", plan::measure(&tokio, quick), 2.0));
     }
     println!("{}", results.join("\n"));

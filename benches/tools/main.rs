@@ -24,7 +24,7 @@ use std::{
 
 use criterion::Criterion;
 use entourage::sandbox::{Backend, Sandbox};
-use entourage_benches::median;
+use entourage_benches::{Parts, line, median};
 use tokio::{process::Command, runtime::Runtime as Tokio};
 
 #[global_allocator]
@@ -91,12 +91,6 @@ async fn begin(root: &Path, backend: Backend) -> entourage::Result<Sandbox> {
     Ok(sandbox)
 }
 
-/// A line of the summary.
-fn line(name: &str, value: f64, target: f64) -> String {
-    let missed = if value > target { " MISSED" } else { "" };
-    format!("{name} {value:.2} (target {target:.1}){missed}")
-}
-
 /// The lines of the sandboxes, which criterion shows too.
 fn sandboxes(tokio: &Tokio, quick: bool) -> Vec<String> {
     let root = tempfile::tempdir().unwrap();
@@ -133,9 +127,8 @@ fn edit(tokio: &Tokio, quick: bool) -> Vec<String> {
 }
 
 fn main() {
-    let (options, parts): (Vec<_>, Vec<_>) =
-        std::env::args().skip(1).partition(|argument| argument.starts_with('-'));
-    let quick = options.iter().any(|option| option == "--test");
+    let parts = Parts::of_arguments();
+    let quick = parts.quick;
     let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let all: [(&str, &dyn Fn() -> Vec<String>); 5] = [
         ("sandbox", &|| sandboxes(&tokio, quick)),
@@ -144,7 +137,7 @@ fn main() {
         ("edit", &|| edit(&tokio, quick)),
         ("judge", &|| vec![line("us judge", files::judge(quick), 20.0)]),
     ];
-    let wanted = all.iter().filter(|(name, _)| parts.is_empty() || parts.iter().any(|part| part == name));
+    let wanted = all.iter().filter(|(name, _)| parts.want(name));
     let lines: Vec<String> = wanted.flat_map(|(_, run)| run()).collect();
     println!("{}", lines.join("\n"));
 }

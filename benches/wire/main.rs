@@ -26,7 +26,7 @@ use std::{
 };
 
 use criterion::Criterion;
-use entourage_benches::median;
+use entourage_benches::{Parts, median};
 use rustix::time::{ClockId, clock_gettime};
 use server::{Script, Server};
 use tokio::runtime::Runtime as Tokio;
@@ -266,22 +266,20 @@ fn main() {
         Some("crowd") => return be_crowd(&arguments[1..]),
         _ => {}
     }
-    // `cargo test --benches` only checks that this runs.
-    let quick = arguments.iter().any(|argument| argument == "--test");
-    let named: Vec<_> = arguments.iter().filter(|argument| !argument.starts_with("--")).collect();
-    let wants = |part: &str| named.is_empty() || named.iter().any(|name| *name == part);
+    let parts = Parts::of_arguments();
+    let quick = parts.quick;
     let (tokio, server) = (runtime(), Server::start());
-    if !quick && named.is_empty() && std::env::var_os("RATIOS_ONLY").is_none() {
+    if !quick && parts.are_all() && std::env::var_os("RATIOS_ONLY").is_none() {
         show(&tokio, &server);
     }
     let mut results = Results::default();
-    if wants("decoding") {
+    if parts.want("decoding") {
         decoding(&mut results, &tokio, &server, quick);
     }
-    if wants("memory") {
+    if parts.want("memory") {
         memory(&mut results, &server, quick);
     }
-    if wants("encoding") {
+    if parts.want("encoding") {
         encoding(&mut results, &tokio, quick);
     }
     println!("{}", results.0.join("\n"));

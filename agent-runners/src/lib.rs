@@ -50,6 +50,7 @@ mod kept;
 mod layered;
 mod loops;
 mod memory;
+mod newest;
 mod per_run;
 mod person;
 pub mod planner;

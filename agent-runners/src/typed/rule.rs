@@ -2,10 +2,7 @@
 //!
 //! It decides nothing about the run: its turn does, with what the check found.
 
-use std::{
-    fmt,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
 use entourage_core::{
@@ -21,11 +18,14 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::typed::{
-    Strategy,
-    machine::{absent, arguments_of, how_to_answer},
-    shape::Shape,
-    text,
+use crate::{
+    newest::Newest,
+    typed::{
+        Strategy,
+        machine::{absent, arguments_of, how_to_answer},
+        shape::Shape,
+        text,
+    },
 };
 
 /// Name of the tool that takes the answer.
@@ -49,10 +49,10 @@ pub(crate) struct Rule {
     told: Box<str>,
     strategy: Option<Strategy>,
     repairs: u32,
-    /// The newest tools, and the same with the tool that takes the answer: wires cache an encoded list by its address.
-    joined: Mutex<Option<(Tools, Tools)>>,
-    /// The newest instructions, and the same with `told` behind them: what has one address is digested once.
-    instructed: Mutex<Option<[Arc<str>; 2]>>,
+    /// The newest tools, with the one that takes the answer.
+    joined: Newest<Tools, Tools>,
+    /// The newest instructions, with `told` behind them.
+    instructed: Newest<Arc<str>, Arc<str>>,
 }
 
 struct Judge {
@@ -86,7 +86,7 @@ impl Rule {
         };
         let judge = Arc::new(Judge { shape, read: Box::new(read) });
         let tool = Arc::new(FinalAnswer::new(Arc::clone(&judge)));
-        let (output, joined, instructed) = (schema.into(), Mutex::default(), Mutex::default());
+        let (output, joined, instructed) = (schema.into(), Newest::default(), Newest::default());
         Self { judge, tool, output, told: told.into(), strategy, repairs, joined, instructed }
     }
 
@@ -107,18 +107,12 @@ impl Rule {
 
     /// Returns `tools` with the one that takes the answer. One of its own name gives way.
     pub(crate) fn join(&self, tools: &Tools) -> Tools {
-        let mut joined = self.joined.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*joined {
-            Some((from, all)) if from.is(tools) => all.clone(),
-            _ => {
-                let others = tools.iter().filter(|tool| tool.spec().name() != FINAL_ANSWER);
-                let mut all: Vec<_> = others.cloned().chain([Arc::clone(&self.tool)]).collect();
-                all.sort_by(|a, b| a.spec().name().cmp(b.spec().name()));
-                let all = Tools::from_sorted(all.into_iter());
-                *joined = Some((tools.clone(), all.clone()));
-                all
-            }
-        }
+        self.joined.of(tools, Tools::is, || {
+            let others = tools.iter().filter(|tool| tool.spec().name() != FINAL_ANSWER);
+            let mut all: Vec<_> = others.cloned().chain([Arc::clone(&self.tool)]).collect();
+            all.sort_by(|a, b| a.spec().name().cmp(b.spec().name()));
+            Tools::from_sorted(all.into_iter())
+        })
     }
 
     /// Completes the request of a step. All requests of one model are completed alike, so that each extends the one
@@ -144,16 +138,10 @@ impl Rule {
 
     /// Returns the instructions with those that ask for a value behind them.
     fn instructed(&self, own: &Arc<str>) -> Arc<str> {
-        let mut instructed = self.instructed.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*instructed {
-            Some([known, all]) if Arc::ptr_eq(known, own) => Arc::clone(all),
-            _ => {
-                let gap = if own.is_empty() { "" } else { "\n\n" };
-                let all: Arc<str> = [&**own, gap, &*self.told].concat().into();
-                *instructed = Some([Arc::clone(own), Arc::clone(&all)]);
-                all
-            }
-        }
+        self.instructed.of(own, Arc::ptr_eq, || {
+            let gap = if own.is_empty() { "" } else { "\n\n" };
+            [&**own, gap, &*self.told].concat().into()
+        })
     }
 
     /// Returns the value that a message holds, as JSON text.

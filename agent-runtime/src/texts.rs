@@ -7,7 +7,7 @@ use std::{
 
 use entourage_core::{
     Digest,
-    provider::{OutputFormat, Params, ToolChoice},
+    provider::{OutputFormat, Params, Request, ToolChoice},
     tool::ToolSpec,
 };
 use serde::Serialize;
@@ -27,9 +27,9 @@ pub(crate) enum Shared {
 /// The settings of a request: what is neither instructions, tools nor messages.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
-    pub(crate) tool_choice: ToolChoice,
-    pub(crate) output: OutputFormat,
-    pub(crate) params: Arc<Params>,
+    tool_choice: ToolChoice,
+    output: OutputFormat,
+    params: Arc<Params>,
 }
 
 /// The settings of a request, as they are recorded.
@@ -41,10 +41,19 @@ struct Told<'a> {
 }
 
 impl Settings {
+    pub(crate) fn of(request: &Request) -> Self {
+        let Request { tool_choice, output, params, .. } = request;
+        Self { tool_choice: tool_choice.clone(), output: output.clone(), params: Arc::clone(params) }
+    }
+
+    /// True if those of the request are the same.
+    pub(crate) fn are_of(&self, request: &Request) -> bool {
+        self.are(&request.tool_choice, &request.output, &request.params)
+    }
+
     /// True for the same parameters, at one address, and an equal rest.
-    pub(crate) fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.params, &other.params)
-            && (&self.tool_choice, &self.output) == (&other.tool_choice, &other.output)
+    fn are(&self, tool_choice: &ToolChoice, output: &OutputFormat, params: &Arc<Params>) -> bool {
+        Arc::ptr_eq(&self.params, params) && (&self.tool_choice, &self.output) == (tool_choice, output)
     }
 
     /// True for those of a request that sets nothing.
@@ -66,7 +75,9 @@ impl Shared {
         match (self, other) {
             (Self::Instructions(one), Self::Instructions(other)) => Arc::ptr_eq(one, other),
             (Self::Tools(one), Self::Tools(other)) => Arc::ptr_eq(one, other),
-            (Self::Settings(one), Self::Settings(other)) => one.is(other),
+            (Self::Settings(one), Self::Settings(Settings { tool_choice, output, params })) => {
+                one.are(tool_choice, output, params)
+            }
             _ => false,
         }
     }

@@ -114,15 +114,13 @@ impl Parts {
     }
 
     fn settings(&mut self, request: &Request, new: &mut New<'_>) -> Option<Digest> {
-        let Request { tool_choice, output, params, .. } = request;
-        let (tool_choice, output) = (tool_choice.clone(), output.clone());
-        let settings = Settings { tool_choice, output, params: Arc::clone(params) };
         if let Some((known, digest)) = &self.settings
-            && known.is(&settings)
+            && known.are_of(request)
             && digest.as_ref().is_none_or(|digest| new.state.holds(digest))
         {
             return *digest;
         }
+        let settings = Settings::of(request);
         let digest = (!settings.are_none()).then(|| new.add_shared(Shared::Settings(settings.clone())));
         self.settings = Some((settings, digest));
         digest

@@ -28,7 +28,7 @@ const ACCEPTED: &str = "text/html,application/xhtml+xml,text/markdown,text/plain
 pub(super) struct Client {
     transport: Transport,
     guard: Guard,
-    with_proxies: bool,
+    pub(super) with_proxies: bool,
     readers: Readers,
 }
 
@@ -52,17 +52,35 @@ impl Client {
         Ok(Self { transport, guard, with_proxies, readers: Readers::default() })
     }
 
-    /// One that asks through a client of the program.
-    pub(super) fn given(client: Given, guard: Guard, with_proxies: bool) -> Self {
+    fn given(client: Given, guard: Guard, with_proxies: bool) -> Self {
         let transport = Transport::Given(client, !with_proxies);
         Self { transport, guard, with_proxies, readers: Readers::default() }
     }
 
-    /// The same client for one host that the program chose, wherever it is.
-    pub(super) fn choosing(&self) -> Result<Self, Error> {
+    /// True if it asks through a client of the program.
+    pub(super) fn is_given(&self) -> bool {
+        matches!(self.transport, Transport::Given(..))
+    }
+
+    /// The same client for other addresses.
+    pub(super) fn guarded(&self, guard: Guard) -> Result<Self, Error> {
+        self.set_up(guard, self.with_proxies)
+    }
+
+    /// The same client through proxies.
+    pub(super) fn through_proxies(&self) -> Result<Self, Error> {
+        self.set_up(self.guard.clone(), true)
+    }
+
+    /// The same client with one of the program in its place.
+    pub(super) fn replaced(&self, client: Given) -> Self {
+        Self::given(client, self.guard.clone(), self.with_proxies)
+    }
+
+    fn set_up(&self, guard: Guard, with_proxies: bool) -> Result<Self, Error> {
         match &self.transport {
-            Transport::Own(_) => Self::new(Guard::Chosen, self.with_proxies),
-            Transport::Given(client, _) => Ok(Self::given(client.clone(), Guard::Chosen, self.with_proxies)),
+            Transport::Own(_) => Self::new(guard, with_proxies),
+            Transport::Given(client, _) => Ok(Self::given(client.clone(), guard, with_proxies)),
         }
     }
 

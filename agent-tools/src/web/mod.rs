@@ -59,9 +59,7 @@ pub use search::{SearchResult, SearchService};
 pub struct Web {
     client: Client,
     open: BTreeSet<IpAddr>,
-    with_proxies: bool,
     largest: usize,
-    given: Option<Given>,
 }
 
 impl Web {
@@ -70,19 +68,8 @@ impl Web {
     /// # Errors
     /// [`ErrorKind::Config`](entourage_core::ErrorKind::Config) if TLS cannot be set up.
     pub fn new() -> Result<Self, Error> {
-        let (open, guard) = (BTreeSet::new(), Guard::Internet(Arc::default()));
-        let client = Client::new(guard, false)?;
-        Ok(Self { client, open, with_proxies: false, largest: download::LARGEST, given: None })
-    }
-
-    /// The same with the client that its settings ask for.
-    fn set_up(self) -> Result<Self, Error> {
-        let guard = Guard::Internet(Arc::new(self.open.clone()));
-        let client = match &self.given {
-            Some(given) => Client::given(given.clone(), guard, self.with_proxies),
-            None => Client::new(guard, self.with_proxies)?,
-        };
-        Ok(Self { client, ..self })
+        let client = Client::new(Guard::Internet(Arc::default()), false)?;
+        Ok(Self { client, open: BTreeSet::new(), largest: download::LARGEST })
     }
 
     /// The same with these addresses open too, which are not of the internet; for a server in the own network.
@@ -91,8 +78,9 @@ impl Web {
     /// Those of [`Web::new`].
     pub fn opening(self, addresses: impl IntoIterator<Item = IpAddr>) -> Result<Self, Error> {
         let added = addresses.into_iter().map(|address| address.to_canonical());
-        let open = self.open.iter().copied().chain(added).collect();
-        Self { open, ..self }.set_up()
+        let open: BTreeSet<_> = self.open.into_iter().chain(added).collect();
+        let client = self.client.guarded(Guard::Internet(Arc::new(open.clone())))?;
+        Ok(Self { client, open, ..self })
     }
 
     /// The same through the proxies that the environment names. A proxy looks hosts up itself: then only addresses that
@@ -101,7 +89,7 @@ impl Web {
     /// # Errors
     /// Those of [`Web::new`].
     pub fn with_proxies(self) -> Result<Self, Error> {
-        Self { with_proxies: true, ..self }.set_up()
+        Ok(Self { client: self.client.through_proxies()?, ..self })
     }
 
     /// The same through a client of your own: a function from a request to its answer, whose body is read as it comes.
@@ -128,9 +116,7 @@ impl Web {
         B::Error: Into<BoxError>,
         E: Into<BoxError>,
     {
-        let (given, guard) = (Given::new(client), Guard::Internet(Arc::new(self.open.clone())));
-        let client = Client::given(given.clone(), guard, self.with_proxies);
-        Self { client, given: Some(given), ..self }
+        Self { client: self.client.replaced(Given::new(client)), ..self }
     }
 
     /// The same with at most so many bytes for a file of [`Web::download`]; 16 MiB by default and at most.
@@ -226,8 +212,8 @@ impl fmt::Debug for Web {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Web")
             .field("open", &self.open)
-            .field("with_proxies", &self.with_proxies)
-            .field("http_client", &self.given.is_some())
+            .field("with_proxies", &self.client.with_proxies)
+            .field("http_client", &self.client.is_given())
             .finish_non_exhaustive()
     }
 }

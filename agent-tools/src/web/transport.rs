@@ -176,8 +176,8 @@ impl Transport {
     }
 }
 
-/// Why there is no answer, or no more of it. Its text is the cause that says most: that an address is closed, or else
-/// the innermost one.
+/// The reason that there is no answer, or no more of it. Its text is the cause that says most: that an address is
+/// closed, or else the innermost one.
 #[derive(Debug)]
 pub(super) struct Fault {
     cause: BoxError,

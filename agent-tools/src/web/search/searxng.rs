@@ -16,7 +16,10 @@ use super::{
     SearchResult, SearchService,
     services::{answer, read},
 };
-use crate::web::{client::Client, transport::Ask};
+use crate::web::{
+    client::Client,
+    transport::{Ask, Guard},
+};
 
 /// SearXNG, <https://docs.searxng.org/dev/search_api.html>.
 ///
@@ -49,7 +52,7 @@ impl SearXng {
         url.set_fragment(None);
         let path = format!("{}/search", url.path().trim_end_matches('/'));
         url.set_path(&path);
-        Ok(Self { client: client.choosing()?, url, host })
+        Ok(Self { client: client.guarded(Guard::Chosen)?, url, host })
     }
 }
 

@@ -4,7 +4,7 @@
 //! place below: an editor that saves a file puts another one there. Neither is known before it has happened.
 
 use std::{
-    fs,
+    fs, io,
     os::{
         fd::{AsRawFd, OwnedFd},
         unix::ffi::OsStrExt,
@@ -53,7 +53,7 @@ impl Held {
         let Some(opened) = plan.root() else { return Ok(None) };
         let mount = |path: &Path, file: Option<&OwnedFd>, is_read_only| {
             let file = file.map(OwnedFd::try_clone).transpose()?;
-            Ok::<_, std::io::Error>(Mount { path: path.to_owned(), file, is_read_only })
+            Ok::<_, io::Error>(Mount { path: path.to_owned(), file, is_read_only })
         };
         let above = plan.above.iter().map(|(path, file)| mount(path, Some(file), false));
         let mounted = plan.mounted.iter().map(|(path, file)| mount(path, Some(file), true));
@@ -72,8 +72,8 @@ impl Held {
     /// # Errors
     /// [`ErrorKind::Conflict`] if one is not.
     pub(super) fn check(&self, of: Pid) -> Result<(), Error> {
-        let table = fs::read(format!("/proc/{}/mountinfo", of.as_raw_nonzero()))?;
-        let mounts: Vec<Listed<'_>> = table.split(|byte| *byte == b'\n').filter_map(Listed::parse).collect();
+        let table = table(of)?;
+        let mounts: Vec<_> = listed(&table).collect();
         let is_held = |mount: &&Mount| {
             let at = escaped(&self.root.join(&mount.path));
             // The last one lies above the others.
@@ -136,9 +136,20 @@ fn changes(mounts: &[Mount]) -> Option<OwnedFd> {
     Some(changes)
 }
 
-/// A line of a process's list of mounts.
-struct Listed<'a> {
-    at: &'a [u8],
+/// A process's list of mounts.
+pub(super) fn table(of: Pid) -> io::Result<Vec<u8>> {
+    fs::read(format!("/proc/{}/mountinfo", of.as_raw_nonzero()))
+}
+
+/// The mounts of such a list.
+pub(super) fn listed(table: &[u8]) -> impl Iterator<Item = Listed<'_>> {
+    table.split(|byte| *byte == b'\n').filter_map(Listed::parse)
+}
+
+/// A line of such a list.
+pub(super) struct Listed<'a> {
+    /// The place, [`escaped`].
+    pub(super) at: &'a [u8],
     is_read_only: bool,
 }
 

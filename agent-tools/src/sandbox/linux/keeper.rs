@@ -24,7 +24,7 @@ use rustix::{
     },
 };
 
-use super::held::escaped;
+use super::held::{Listed, escaped, listed, table};
 
 /// Time between two looks at processes that were killed, and the most looks.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -144,16 +144,10 @@ fn all() -> Option<impl Iterator<Item = Pid>> {
 /// True if one of these absolute paths is mounted on in a process of this machine. It reads the mounts of all of them.
 pub(super) fn are_mounted_on(paths: &[PathBuf]) -> bool {
     let paths: Vec<Vec<u8>> = paths.iter().map(|path| escaped(path)).collect();
-    let mut tables = all()
-        .into_iter()
-        .flatten()
-        .filter_map(|id| fs::read(format!("/proc/{}/mountinfo", id.as_raw_nonzero())).ok());
-    let is_one = |mount: &[u8]| {
-        // While bubblewrap works, the names have a prefix.
-        let at = mount.split(|byte| *byte == b' ').nth(4);
-        at.is_some_and(|at| paths.iter().any(|path| at.ends_with(path)))
-    };
-    !paths.is_empty() && tables.any(|table| table.split(|byte| *byte == b'\n').any(is_one))
+    let mut tables = all().into_iter().flatten().filter_map(|id| table(id).ok());
+    // While bubblewrap works, the names have a prefix.
+    let is_one = |mount: Listed<'_>| paths.iter().any(|path| mount.at.ends_with(path));
+    !paths.is_empty() && tables.any(|table| listed(&table).any(is_one))
 }
 
 fn anybody_left() -> bool {

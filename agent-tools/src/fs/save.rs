@@ -216,10 +216,11 @@ impl<'a> Target<'a> {
         found: Option<&Current>,
         content: &[u8],
     ) -> Result<(Digest, Option<usize>), ToolError> {
-        self.put_meanwhile(found, content, || ()).map(|(digest, version, ())| (digest, version))
+        let digest = digest_of(content);
+        Ok((digest, self.put_kept(found, content, digest)?))
     }
 
-    /// Does the same, and calls `work` while the content is on its way to the disk.
+    /// Does the same, and calls `work` on another thread while the content is on its way to the disk.
     pub(super) fn put_meanwhile<T: Send>(
         &self,
         found: Option<&Current>,
@@ -235,12 +236,19 @@ impl<'a> Target<'a> {
         }
         // The history names a content by its digest before anything is written.
         let digest = digest_of(content);
-        let (done, version) = meanwhile(work, || {
-            let version = self.keep(found, (content, digest))?;
-            self.perform(|| self.write(found, content, digest))?;
-            Ok::<_, ToolError>(version.filter(|_| self.kept(digest)))
-        });
+        let (done, version) = meanwhile(work, || self.put_kept(found, content, digest));
         Ok((digest, version?, done))
+    }
+
+    fn put_kept(
+        &self,
+        found: Option<&Current>,
+        content: &[u8],
+        digest: Digest,
+    ) -> Result<Option<usize>, ToolError> {
+        let version = self.keep(found, (content, digest))?;
+        self.perform(|| self.write(found, content, digest))?;
+        Ok(version.filter(|_| self.kept(digest)))
     }
 
     /// Keeps what the history needs before a change, if there is a history, and returns the number that the change's

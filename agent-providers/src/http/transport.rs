@@ -76,7 +76,7 @@ impl Transport {
     }
 }
 
-/// Why there is no answer, or no more of it.
+/// The reason that there is no answer, or no more of it.
 #[derive(Debug)]
 pub(crate) struct Fault {
     cause: BoxError,

@@ -13,7 +13,7 @@ pub(super) const QUESTIONS: usize = 5;
 /// First line of an answer that asks.
 const ASKS: &str = "Before I begin, I need to know:";
 
-/// What begins each line after it.
+/// Begin of each line after it.
 const ITEM: &str = "- ";
 
 /// First line of an answer that does not ask, and would have that form.

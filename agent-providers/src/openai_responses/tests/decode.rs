@@ -6,7 +6,10 @@ use entourage_core::{
 use entourage_runtime::reply::Assembler;
 use serde_json::{Value, json};
 
-use super::super::{NAME, OpenAiResponsesDecoder};
+use super::{
+    super::{NAME, OpenAiResponsesDecoder},
+    searched,
+};
 
 fn pieces<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<Result<Delta>> {
     let mut decoder = OpenAiResponsesDecoder::new();
@@ -308,10 +311,7 @@ fn attack_46_odd_and_huge_replies_stay_bounded() {
 
 #[test]
 fn issue_15_searches_for_tools_are_kept() {
-    let search = json!({"type": "tool_search_call", "id": "tsc_1", "call_id": null, "execution": "server",
-        "status": "completed", "arguments": {"paths": ["rate"]}});
-    let found = json!({"type": "tool_search_output", "id": "tso_1", "call_id": null, "execution": "server",
-        "status": "completed", "tools": [{"type": "function", "name": "rate", "defer_loading": true}]});
+    let [search, found] = searched();
     let added = |index: u64, item: &Value| json!({"type": "response.output_item.added", "output_index": index, "item": item});
     let done = |index: u64, item: &Value| json!({"type": "response.output_item.done", "output_index": index, "item": item});
     let call = json!({"type": "function_call", "call_id": "c1", "name": "rate", "namespace": "rate", "arguments": "{}"});

@@ -13,7 +13,10 @@ use entourage_core::{
 };
 use serde_json::{Value, json};
 
-use super::super::{NAME, OpenAiResponses, encode::encode_tools, encode::encode_with_tools};
+use super::{
+    super::{NAME, OpenAiResponses, encode::encode_tools, encode::encode_with_tools},
+    searched,
+};
 use crate::on_demand::OnDemand;
 
 fn sent(request: &Request, vendor: &str) -> (Value, Vec<Warning>) {
@@ -412,10 +415,7 @@ fn issue_15_tools_on_demand_are_declared_and_searched_by_the_service() {
 
 #[test]
 fn issue_15_searches_for_tools_are_sent_back_as_they_came() {
-    let search = json!({"type": "tool_search_call", "id": "tsc_1", "call_id": null, "execution": "server",
-        "status": "completed", "arguments": {"paths": ["rate"]}});
-    let found = json!({"type": "tool_search_output", "id": "tso_1", "call_id": null, "execution": "server",
-        "status": "completed", "tools": [{"type": "function", "name": "rate", "defer_loading": true}]});
+    let [search, found] = searched();
     let namespace = Signature::new(NAME, "").with_item(json!({"type": "function_call", "namespace": "rate"}));
     let reply = Message::new(
         Role::Assistant,

@@ -16,6 +16,7 @@ use entourage_runners::{AgentTool, DualAgent, ReactAgent, graph::TaskGraph, ques
 use entourage_runtime::{MemoryStore, Runtime, permission::Policy};
 use entourage_testkit::{FakeTool, Script, ScriptedProvider};
 use serde_json::json;
+use tokio::task::JoinHandle;
 
 use crate::{Terminal, input::Input, screen::Screen};
 
@@ -65,6 +66,16 @@ fn typed() -> (Terminal, Paper, mpsc::Sender<String>) {
     let paper = Paper::default();
     let input = BufReader::new(Keys(lines, VecDeque::new()));
     (Terminal::over(input, paper.clone()), paper, keys)
+}
+
+/// Asks a question in a task of its own, and waits until it is shown.
+async fn asked(terminal: &Terminal, paper: &Paper, question: &'static str) -> JoinHandle<Option<String>> {
+    let terminal = terminal.clone();
+    let asking = tokio::spawn(async move { terminal.ask(question).await });
+    while !paper.text().contains(question) {
+        tokio::task::yield_now().await;
+    }
+    asking
 }
 
 fn runtime(policy: Policy, approver: &Terminal) -> Runtime {
@@ -165,13 +176,7 @@ async fn plans_and_questions_are_put_to_the_person() {
 async fn a_line_for_a_question_that_is_gone_answers_no_other() {
     let (terminal, paper, keys) = typed();
     // The first question is dropped while it waits for its line.
-    let asking = tokio::spawn({
-        let terminal = terminal.clone();
-        async move { terminal.ask("Delete all? ").await }
-    });
-    while !paper.text().contains("Delete all?") {
-        tokio::task::yield_now().await;
-    }
+    let asking = asked(&terminal, &paper, "Delete all? ").await;
     asking.abort();
     asking.await.unwrap_err();
     keys.send("y\n".into()).unwrap();
@@ -198,13 +203,7 @@ async fn a_line_for_a_question_that_is_gone_answers_no_other() {
 #[tokio::test]
 async fn lines_wait_while_a_question_is_open() {
     let (terminal, paper, keys) = typed();
-    let asking = tokio::spawn({
-        let terminal = terminal.clone();
-        async move { terminal.ask("Which? ").await }
-    });
-    while !paper.text().contains("Which?") {
-        tokio::task::yield_now().await;
-    }
+    let asking = asked(&terminal, &paper, "Which? ").await;
     terminal.say("one");
     terminal.screen().text("two");
     assert_eq!(paper.text(), "Which? ");
@@ -339,7 +338,7 @@ async fn a_question_that_gets_ctrl_c() {
     let provider = ScriptedProvider::by_history().call("weigh", json!({})).text("Done.");
     let agent = ReactAgent::builder("a", provider.model()).tool(asks).build().unwrap();
     let runtime = runtime(Policy::allow_all(), &terminal);
-    let pressed_at = |question: &'static str, work: tokio::task::JoinHandle<()>| {
+    let pressed_at = |question: &'static str, work: JoinHandle<()>| {
         let paper = paper.clone();
         async move {
             while !paper.text().contains(question) {
@@ -414,13 +413,7 @@ async fn a_question_goes_before_lines_that_nobody_asked_for() {
     while terminal.0.input.try_lock().is_ok() {
         tokio::task::yield_now().await;
     }
-    let asking = tokio::spawn({
-        let terminal = terminal.clone();
-        async move { terminal.ask("Sure? ").await }
-    });
-    while !paper.text().contains("Sure?") {
-        tokio::task::yield_now().await;
-    }
+    let asking = asked(&terminal, &paper, "Sure? ").await;
     keys.send("yes\n".into()).unwrap();
     assert_eq!(asking.await.unwrap().as_deref(), Some("yes"));
     keys.send("skip it\n".into()).unwrap();

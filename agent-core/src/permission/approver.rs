@@ -96,8 +96,8 @@ pub enum Decision {
     /// directories. For a tool whose footprints name nothing, these are all of its calls. No other session is allowed
     /// anything, one below or forked from this one included.
     AllowSession,
-    /// Allows such calls in every session whose runtime has the same keeper of grants. In a runtime without one it is
-    /// refused as [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported), and an approver's call is not run.
+    /// Allows such calls in every session whose runtime has the same keeper of grants. Where none keeps it, an answer
+    /// from outside is refused, and an approver's is taken as [`Decision::AllowSession`].
     AllowAlways,
     /// Runs the call with these arguments instead, once. They are checked against the tool's schema, and judged by the
     /// scope and the rules; only a rule that asks is answered by this. The model is told of them.

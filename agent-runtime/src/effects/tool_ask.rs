@@ -152,7 +152,7 @@ async fn decide(site: &Site, request: &ApprovalRequest) -> Decision {
     let (decision, failure) = match decision {
         Decision::AllowAlways => match keep(&site.env, request, by.as_deref()).await {
             Ok(()) => (decision, failure),
-            Err(error) if error.kind() == ErrorKind::Unsupported => (Decision::Deny, Some(error.to_string())),
+            // The call is allowed all the same: what cannot be kept holds for this session.
             Err(error) => (Decision::AllowSession, Some(error.to_string())),
         },
         decision => (decision, failure),

@@ -232,7 +232,6 @@ async fn issue_13_a_reason_and_a_question_back_let_the_run_go_on() {
         (Decision::Ask("Why there?".to_owned()), "the approver asks: Why there?", true),
         (stop, "refused by the approver: never", false),
         (Decision::Deny, "refused by the approver", false),
-        (Decision::AllowAlways, "refused by the approver", false),
     ] {
         let (store, write) = (memory(), Write::new());
         let provider = if goes_on { writes(["a"]) } else { step(["a"]) };

@@ -168,19 +168,22 @@ async fn cp02_what_is_allowed_always_is_allowed_in_later_sessions_until_the_tool
 
 #[tokio::test]
 async fn issue_14_a_grant_that_cannot_be_kept_holds_for_the_session_and_says_so() {
-    let (store, tool, approver) = (memory(), Edit::new(""), Answers::new(Decision::AllowAlways));
-    let agent = agent(edits(&["src/a.rs", "src/b.rs"]).model()).tool(tool.clone()).build().unwrap();
-    let session = on(&store).grants(Full).approver(approver.clone()).build().session();
-    session.start(&agent, "Go").outcome().await.unwrap();
-    assert_eq!((approver.asked(), tool.edited().len()), (vec!["src/a.rs".to_owned()], 2));
-    let events = stored(&store, session.id()).await;
-    let decided = events.iter().find_map(|it| match &it.event {
-        Event::ApprovalDecided(answer) => Some(answer),
-        _ => None,
-    });
-    let decided = decided.unwrap();
-    assert_eq!(decided.decision, Decision::AllowSession);
-    assert!(decided.failure.as_deref().unwrap().contains("the disk is full"), "{decided:?}");
+    for (has_keeper, why) in [(true, "the disk is full"), (false, "keeps no grants")] {
+        let (store, tool, approver) = (memory(), Edit::new(""), Answers::new(Decision::AllowAlways));
+        let agent = agent(edits(&["src/a.rs", "src/b.rs"]).model()).tool(tool.clone()).build().unwrap();
+        let builder = on(&store).approver(approver.clone());
+        let session = if has_keeper { builder.grants(Full) } else { builder }.build().session();
+        session.start(&agent, "Go").outcome().await.unwrap();
+        assert_eq!((approver.asked(), tool.edited().len()), (vec!["src/a.rs".to_owned()], 2));
+        let events = stored(&store, session.id()).await;
+        let decided = events.iter().find_map(|it| match &it.event {
+            Event::ApprovalDecided(answer) => Some(answer),
+            _ => None,
+        });
+        let decided = decided.unwrap();
+        assert_eq!(decided.decision, Decision::AllowSession);
+        assert!(decided.failure.as_deref().unwrap().contains(why), "{decided:?}");
+    }
 }
 
 #[tokio::test]

@@ -126,13 +126,20 @@ impl Terminal {
     }
 
     /// Prints an event: the words of the agent of the session `root` as they come, results of tools of all agents as
-    /// lines, changes of files as diffs, and warnings. Other events print nothing.
+    /// lines, changes of files as diffs, warnings, and answers that could not be taken as they were given. Other events
+    /// print nothing.
     pub fn show(&self, event: &Envelope, root: &SessionId) {
         let is_root = event.origin.session == *root;
         match &event.event {
             Event::Delta(Delta::Text(text)) if is_root => self.screen().text(text),
             Event::ToolFinished(call) => {
                 self.tool(call, (!is_root).then_some(&*event.origin.agent));
+            }
+            // An answer whose grant could not be kept holds for less than was said.
+            Event::ApprovalDecided(answer) => {
+                if let Some(failure) = &answer.failure {
+                    self.say(&format!("taken as {}: {failure}", answer.decision));
+                }
             }
             Event::WarningRaised(warning) => self.say(&format!("warning: {}", warning.text)),
             _ => {}

@@ -5,7 +5,8 @@
     clippy::unwrap_used,
     clippy::indexing_slicing,
     clippy::panic,
-    reason = "helpers of tests fail by panicking too"
+    clippy::print_stdout,
+    reason = "helpers of tests fail by panicking too, and a test says what it skips"
 )]
 
 mod common;
@@ -207,6 +208,36 @@ async fn cw18_what_is_ignored_is_neither_kept_nor_removed() {
 }
 
 #[tokio::test]
+async fn cw18_what_ignore_files_hid_stays_whatever_hides_these_or_ends_their_rules() {
+    for place in Place::both() {
+        // As tools make them, for themselves.
+        place.write(".venv/.gitignore", "*\n");
+        place.write(".venv/bin/python", "built");
+        place.write(".gitignore", ".gitignore\n.ignore\n*.key\n");
+        place.write("sub/.ignore", "private\n");
+        place.write("sub/private", "kept by nobody");
+        place.write("sub/a.key", "secret");
+        // Of an ignore file 1 MiB counts, which ends within this name.
+        place.write("long/.gitignore", "#".repeat((1 << 20) - 3) + "\nbuilt\n");
+        place.write("long/bu", "built");
+        place.write("repository/.git/HEAD", "ref: refs/heads/main\n");
+        place.write("repository/b.key", "no secret: its rules are its own");
+        let before = place.tree();
+        let run = place.take().await;
+        fs::create_dir(place.at("sub/.git")).unwrap();
+        fs::remove_file(place.at("repository/b.key")).unwrap();
+        place.write("repository/c.key", "new");
+        place.write("sub/b.key", "new, and named");
+        fs::remove_file(place.at(".venv/.gitignore")).unwrap();
+        let (written, removed) = place.restore(run).await;
+        assert_eq!(written, [".venv/.gitignore", "repository/b.key"]);
+        assert_eq!(removed, ["repository/c.key"]);
+        fs::remove_file(place.at("sub/b.key")).unwrap();
+        assert_eq!(place.tree(), before);
+    }
+}
+
+#[tokio::test]
 async fn cw18_the_first_snapshot_of_a_run_holds_and_the_first_run_that_has_one() {
     for place in Place::both() {
         place.write("a", "1");
@@ -360,6 +391,94 @@ async fn cw18_pipes_and_modes_of_directories_are_no_hindrance() {
         place.restore(run).await;
         assert_eq!(place.tree(), before);
         set_mode(place.at("closed"), 0o755);
+    }
+}
+
+#[tokio::test]
+async fn cw18_a_pipe_in_the_place_of_what_was_kept_is_replaced() {
+    for place in Place::both() {
+        place.write("dir/a", "1");
+        place.write("file", "1");
+        symlink("file", place.at("link")).unwrap();
+        let before = place.tree();
+        let run = place.take().await;
+        fs::remove_dir_all(place.at("dir")).unwrap();
+        for name in ["file", "link"] {
+            fs::remove_file(place.at(name)).unwrap();
+        }
+        for name in ["dir", "file", "link"] {
+            assert!(Command::new("mkfifo").arg(place.at(name)).status().unwrap().success());
+        }
+        place.restore(run).await;
+        assert_eq!(place.tree(), before);
+    }
+}
+
+#[tokio::test]
+async fn attack_25_another_name_of_a_file_outside_gets_no_other_mode() {
+    for place in Place::both() {
+        let outside = tempfile::tempdir().unwrap();
+        let theirs = outside.path().join("theirs");
+        place.write("a", "same");
+        set_mode(place.at("a"), 0o666);
+        let run = place.take().await;
+        fs::write(&theirs, "same").unwrap();
+        set_mode(&theirs, 0o600);
+        fs::remove_file(place.at("a")).unwrap();
+        fs::hard_link(&theirs, place.at("a")).unwrap();
+        place.restore(run).await;
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&theirs), mode(&place.at("a"))), (0o600, 0o666));
+    }
+}
+
+#[tokio::test]
+async fn cw18_what_cannot_be_looked_into_is_no_hindrance_and_stays() {
+    if rustix::process::geteuid().is_root() {
+        println!("SKIPPED: directories that cannot be read: this user is root");
+        return;
+    }
+    for place in Place::both() {
+        for mode in [0o000, 0o300, 0o600] {
+            let dir = format!("{mode:o}");
+            place.write(format!("{dir}/a"), "1");
+            place.write(format!("{dir}/b/c"), "1");
+            set_mode(place.at(dir), mode);
+        }
+        let run = place.take().await;
+        for dir in ["0", "300", "600"] {
+            set_mode(place.at(dir), 0o755);
+        }
+        place.restore(run).await;
+        for dir in ["0", "300", "600"] {
+            set_mode(place.at(dir), 0o755);
+            assert!(place.at(dir).join("a").exists() && place.at(dir).join("b/c").exists(), "{dir}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn cw18_there_may_be_more_directories_than_files_may_be_open() {
+    const INSIDE: &str = "ENTOURAGE_TEST_FEW_OPEN_FILES";
+    if std::env::var_os(INSIDE).is_none() {
+        let test = "cw18_there_may_be_more_directories_than_files_may_be_open";
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "ulimit -n 64 && exec \"$0\" --exact \"$1\" --nocapture"]);
+        let ended = shell.arg(std::env::current_exe().unwrap()).arg(test).env(INSIDE, "1").output().unwrap();
+        assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stdout));
+        return;
+    }
+    for place in Place::both() {
+        for dir in 0..200 {
+            place.write(format!("{dir}/a"), "1");
+        }
+        let before = place.tree();
+        let run = place.take().await;
+        for dir in 0..150 {
+            fs::remove_dir_all(place.at(dir.to_string())).unwrap();
+        }
+        place.restore(run).await;
+        assert_eq!(place.tree(), before);
     }
 }
 

@@ -40,18 +40,23 @@ impl Places {
         let rules = |dir: &std::path::Path, above, has: &dyn Fn(&str) -> bool| {
             Ok(Rules::read(workspace, dir, above, has))
         };
-        scan(workspace, rules, |path, found, dir| {
-            let stamp = match found {
-                Found::File(meta) => Some(Stamp::of_entry(&meta)),
-                Found::Link => {
-                    let meta = path.file_name().and_then(|name| dir.symlink_metadata(name).ok());
-                    meta.map(|meta| Stamp::of_entry(&meta))
-                }
-                Found::Dir(_) | Found::Other => None,
-            };
-            places.insert(path.to_owned(), stamp);
-            if places.len() > most { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(()) }
-        })?;
+        scan(
+            workspace,
+            rules,
+            |_| false,
+            |path, found, dir| {
+                let stamp = match found {
+                    Found::File(meta) => Some(Stamp::of_entry(&meta)),
+                    Found::Link => {
+                        let meta = path.file_name().and_then(|name| dir.symlink_metadata(name).ok());
+                        meta.map(|meta| Stamp::of_entry(&meta))
+                    }
+                    Found::Dir(_) | Found::Closed | Found::Other => None,
+                };
+                places.insert(path.to_owned(), stamp);
+                if places.len() > most { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(()) }
+            },
+        )?;
         Ok(Self(places))
     }
 

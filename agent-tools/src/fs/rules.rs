@@ -114,8 +114,10 @@ fn load(ws: &Workspace, at: &Path) -> Gitignore {
     parsed(&bytes)
 }
 
+/// The rules of an ignore file's text, of which the beginning counts: the same rules wherever the text comes from.
 fn parsed(bytes: &[u8]) -> Gitignore {
-    let text = String::from_utf8_lossy(bytes);
+    let most = usize::try_from(LARGEST).unwrap_or(usize::MAX);
+    let text = String::from_utf8_lossy(bytes.get(..most).unwrap_or(bytes));
     let mut builder = GitignoreBuilder::new("");
     for line in text.strip_prefix('\u{feff}').unwrap_or(&text).lines() {
         let _ = builder.add_line(None, line);

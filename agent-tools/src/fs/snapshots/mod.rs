@@ -7,6 +7,7 @@ mod store;
 mod tree;
 
 use std::{
+    cell::{Cell, RefCell},
     fmt, io,
     path::Path,
     sync::{Arc, Mutex, PoisonError},
@@ -21,7 +22,7 @@ use entourage_core::{
 use super::{rules::Rules, workspace::Workspace};
 #[cfg_attr(not(feature = "shell"), allow(unused_imports, reason = "the shell lists changes"))]
 pub(super) use scan::{Found, scan};
-use scan::{Known, link, mode, too_large};
+use scan::{Known, is_rules, link, mode, too_large};
 use store::{Folder, Keeping, Of, Store};
 use tree::{Entry, Tree};
 
@@ -34,7 +35,9 @@ const LARGEST: u64 = 256 << 20;
 /// # Contract
 /// - A snapshot has all files, links and directories below the root, hidden ones too, with the bits of who may read,
 ///   write and run them. What `.gitignore` and `.ignore` files of the workspace name is no part of it, also where a
-///   repository tracks it, nor is `.git`. Pipes, sockets, devices and what cannot be read are left as they are.
+///   repository tracks it, nor is `.git`; these files themselves are, even if they name each other. Pipes, sockets,
+///   devices and what cannot be read are left as they are, unless a pipe, socket or device took the place of what the
+///   snapshot has.
 /// - In the root of a git repository of this program's user, a snapshot is a reference below
 ///   `refs/entourage/` of it: no branch, tag, stash or index changes, no program of the repository's runs, and nothing
 ///   is pushed. Elsewhere, and where there is no `git`, it lies in the folder. Contents are kept once each. Nothing is
@@ -79,6 +82,23 @@ pub struct FileSnapshots {
 struct Most {
     places: usize,
     bytes: u64,
+}
+
+/// The size of a workspace, as far as it was looked at.
+struct Size {
+    places: usize,
+    bytes: u64,
+    most: Most,
+}
+
+impl Size {
+    fn count(&mut self, path: &Path, found: &Found) -> io::Result<()> {
+        let length = if let Found::File(meta) = found { meta.len() } else { 0 };
+        self.places = self.places.saturating_add(1);
+        self.bytes = self.bytes.saturating_add(length);
+        let fits = self.places <= self.most.places && self.bytes <= self.most.bytes && length <= LARGEST;
+        if fits { Ok(()) } else { Err(too_large(path)) }
+    }
 }
 
 struct Inner {
@@ -137,30 +157,49 @@ impl Inner {
     /// Reads the workspace, and adds the contents that are not kept yet.
     fn fill(&self, keeping: &mut Keeping<'_>, most: Most) -> io::Result<Tree> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let (mut tree, mut bytes) = (Tree::default(), 0_u64);
-        let keeping = std::cell::RefCell::new(keeping);
-        let on_disk =
-            |dir: &Path, above, has: &dyn Fn(&str) -> bool| Ok(Rules::read(&self.workspace, dir, above, has));
-        scan(&self.workspace, on_disk, |path, found, dir| {
+        let mut tree = Tree::default();
+        let mut size = Size { places: 0, bytes: 0, most };
+        let keeping = RefCell::new(keeping);
+        let (is_measured, repositories) = (Cell::new(false), RefCell::new(Vec::new()));
+        let on_disk = |dir: &Path, above, has: &dyn Fn(&str) -> bool| {
+            if has(".git") && !dir.as_os_str().is_empty() {
+                repositories.borrow_mut().push(dir.join(".git"));
+            }
+            Ok(Rules::read(&self.workspace, dir, above, has))
+        };
+        scan(&self.workspace, on_disk, is_rules, |path, found, dir| {
+            size.count(path, &found)?;
             let entry = match found {
                 Found::Dir(mode) => Entry::Dir { mode },
                 Found::Link => link(dir, path).unwrap_or(Entry::Other),
-                Found::Other => Entry::Other,
+                Found::Closed | Found::Other => Entry::Other,
                 Found::File(meta) => {
-                    bytes = bytes.saturating_add(meta.len());
-                    if bytes > most.bytes {
-                        return Err(too_large(path));
-                    }
-                    let add = |content, bytes: &[u8]| keeping.borrow_mut().add(content, bytes);
+                    let add = |content, bytes: &[u8]| {
+                        // A repository keeps what was added by a snapshot that then turned out to be too large.
+                        if !is_measured.replace(true) {
+                            self.measure(most)?;
+                        }
+                        keeping.borrow_mut().add(content, bytes)
+                    };
                     let has = |content| keeping.borrow().has(content);
                     let content = known.content((dir, path, &meta), LARGEST, add, has)?;
                     content.map_or(Entry::Other, |content| Entry::File { mode: mode(&meta), content })
                 }
             };
             tree.0.insert(path.to_owned(), entry);
-            if tree.0.len() > most.places { Err(too_large(path)) } else { Ok(()) }
+            Ok(())
         })?;
+        // Where a repository begins, the rules of the one around it end. The restoration asks the tree.
+        tree.0.extend(repositories.into_inner().into_iter().map(|path| (path, Entry::Other)));
         Ok(tree)
+    }
+
+    /// Looks if the workspace can be kept, and reads no content.
+    fn measure(&self, most: Most) -> io::Result<()> {
+        let mut size = Size { places: 0, bytes: 0, most };
+        let on_disk =
+            |dir: &Path, above, has: &dyn Fn(&str) -> bool| Ok(Rules::read(&self.workspace, dir, above, has));
+        scan(&self.workspace, on_disk, is_rules, |path, found, _| size.count(path, &found))
     }
 
     fn restore(&self, session: &SessionId, runs: &[RunId]) -> io::Result<Restored> {

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use cap_std::fs::{Dir, Permissions};
+use cap_std::fs::{Dir, Metadata, Permissions};
 use entourage_core::session::Restored;
 
 use super::{
@@ -24,8 +24,14 @@ use crate::fs::{
 /// The present state of a place.
 enum Now {
     Dir(u32),
-    File { same: bool, mode: u32 },
+    File {
+        same: bool,
+        mode: u32,
+    },
     Link(Option<Entry>),
+    /// What the system does not allow to be looked at or into.
+    Closed,
+    /// A pipe, a socket or a device.
     Other,
 }
 
@@ -42,8 +48,10 @@ pub(super) fn restore(
     // What is new, and what has become something else; what is in a directory goes before it.
     for (path, now) in now.iter().rev() {
         let goes = match (now, tree.0.get(path)) {
-            (Now::Other, _) | (_, Some(Entry::Other)) => false,
-            (_, None) => true,
+            (Now::Closed, _) | (Now::Other, None) | (_, Some(Entry::Other)) => false,
+            // What is in a directory that could not be read is not new because the snapshot does not have it.
+            (_, None) => !path.ancestors().any(|above| matches!(tree.0.get(above), Some(Entry::Other))),
+            (Now::Other, Some(_)) => true,
             (Now::Dir(_), Some(was)) => !matches!(was, Entry::Dir { .. }),
             (_, Some(was)) => matches!(was, Entry::Dir { .. }),
         };
@@ -57,7 +65,7 @@ pub(super) fn restore(
     let mut modes = Vec::new();
     for (path, was) in &tree.0 {
         let changed = match (was, now.get(path)) {
-            (Entry::Other, _) | (_, Some(Now::Other)) => false,
+            (Entry::Other, _) | (_, Some(Now::Closed)) => false,
             (Entry::Dir { mode }, Some(Now::Dir(now))) => {
                 if mode != now {
                     modes.push((path, *mode));
@@ -130,17 +138,23 @@ fn look(
         Some(Entry::File { content, .. }) => contents.read(*content).map(Some),
         _ => Ok(None),
     };
-    let rules_of = |dir: &Path, above, has: &dyn Fn(&str) -> bool| {
+    let rules_of = |dir: &Path, above, _: &dyn Fn(&str) -> bool| {
         let (plain, git) = (text(&dir.join(".ignore"))?, text(&dir.join(".gitignore"))?);
-        Ok(Rules::of_texts(dir, above, (plain.as_deref(), git.as_deref()), has(".git")))
+        // A repository that came since does not end the rules of the one around it.
+        let is_repository = tree.0.contains_key(&dir.join(".git"));
+        Ok(Rules::of_texts(dir, above, (plain.as_deref(), git.as_deref()), is_repository))
     };
-    scan(workspace, rules_of, |path, found, dir| {
+    let is_kept = |path: &Path| tree.0.contains_key(path);
+    scan(workspace, rules_of, is_kept, |path, found, dir| {
         let found = match found {
+            Found::Closed => Now::Closed,
             Found::Dir(mode) => Now::Dir(mode),
             Found::Link => Now::Link(link(dir, path).ok()),
             Found::Other => Now::Other,
             Found::File(meta) => {
                 let was = match tree.0.get(path) {
+                    // The mode of a file with other names is theirs too: it is replaced, and they are not.
+                    Some(Entry::File { mode: was, .. }) if has_names(&meta) && mode(&meta) != *was => None,
                     Some(Entry::File { content, .. }) => Some(*content),
                     _ => None,
                 };
@@ -158,6 +172,18 @@ fn look(
         Ok(())
     })?;
     Ok(now)
+}
+
+/// True for a file that has other names, which may lie outside of the root.
+#[cfg(unix)]
+fn has_names(meta: &Metadata) -> bool {
+    use cap_std::fs::MetadataExt;
+    meta.nlink() > 1
+}
+
+#[cfg(not(unix))]
+fn has_names(_: &Metadata) -> bool {
+    false
 }
 
 /// Removes what stands at a place. Returns false for a directory that holds something which is ignored, and stays.

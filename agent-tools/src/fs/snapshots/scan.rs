@@ -5,6 +5,7 @@ use std::{
     ffi::OsString,
     io::{self, Read},
     path::{Path, PathBuf},
+    rc::Rc,
     sync::Arc,
     time::Duration,
 };
@@ -36,28 +37,32 @@ pub(in crate::fs) enum Found {
     Dir(u32),
     File(Metadata),
     Link,
+    /// What the system does not allow to be looked at or into.
+    Closed,
+    /// A pipe, a socket or a device.
     Other,
 }
 
 /// Calls `visit` for each place below the root that is not ignored, a directory before what is in it. No link is
 /// followed, and `.git` is no part of the tree. `rules_of` gives the rules of a directory, from those above it and a
-/// test for the names in it.
+/// test for the names in it; `counts` tells of a path that it is visited whatever they say.
 pub(in crate::fs) fn scan(
     workspace: &Workspace,
     mut rules_of: impl FnMut(&Path, Option<Arc<Rules>>, &dyn Fn(&str) -> bool) -> io::Result<Arc<Rules>>,
+    counts: impl Fn(&Path) -> bool,
     mut visit: impl FnMut(&Path, Found, &Dir) -> io::Result<()>,
 ) -> io::Result<()> {
     let root = workspace.dir().try_clone()?;
-    let mut left = vec![(PathBuf::new(), root, None::<Arc<Rules>>)];
-    while let Some((at, dir, above)) = left.pop() {
+    let names = list(&root)?;
+    let mut entered = Some((PathBuf::new(), root, names, None::<Arc<Rules>>));
+    // Directories that are still to be entered, each with the one that holds it. They are opened one after another:
+    // there may be more of them than this program may have open.
+    let mut left: Vec<(PathBuf, u32, Rc<Dir>, Arc<Rules>)> = Vec::new();
+    while let Some((at, dir, names, above)) = entered.take() {
         if at.components().count() > DEEPEST {
             return Err(io::Error::other(format!("`{}` is nested too deep to be kept", at.display())));
         }
-        let mut names: Vec<OsString> = Vec::new();
-        for entry in dir.entries()? {
-            names.push(entry?.file_name());
-        }
-        names.sort_unstable();
+        let dir = Rc::new(dir);
         let has = |name: &str| names.binary_search_by(|it| it.as_os_str().cmp(name.as_ref())).is_ok();
         let rules = rules_of(&at, above, &has)?;
         for name in names {
@@ -65,18 +70,19 @@ pub(in crate::fs) fn scan(
                 continue;
             }
             let path = at.join(&name);
-            let Ok(meta) = dir.symlink_metadata(&name) else { continue };
-            if rules.judge(&path, meta.is_dir()) == Verdict::Ignore {
+            let meta = match dir.symlink_metadata(&name) {
+                Ok(meta) => meta,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(_) => {
+                    visit(&path, Found::Closed, &dir)?;
+                    continue;
+                }
+            };
+            if rules.judge(&path, meta.is_dir()) == Verdict::Ignore && !counts(&path) {
                 continue;
             }
             if meta.is_dir() {
-                match dir.open_dir_nofollow(&name) {
-                    Ok(below) => {
-                        visit(&path, Found::Dir(mode(&meta)), &dir)?;
-                        left.push((path, below, Some(Arc::clone(&rules))));
-                    }
-                    Err(_) => visit(&path, Found::Other, &dir)?,
-                }
+                left.push((path, mode(&meta), Rc::clone(&dir), Arc::clone(&rules)));
             } else if meta.is_file() {
                 visit(&path, Found::File(meta), &dir)?;
             } else {
@@ -84,8 +90,55 @@ pub(in crate::fs) fn scan(
                 visit(&path, if link { Found::Link } else { Found::Other }, &dir)?;
             }
         }
+        drop(dir);
+        while let Some((path, mode, holder, rules)) = left.pop() {
+            match enter(&holder, &path)? {
+                Entered::Opened(dir, names) => {
+                    visit(&path, Found::Dir(mode), &holder)?;
+                    entered = Some((path, dir, names, Some(rules)));
+                    break;
+                }
+                Entered::Closed => visit(&path, Found::Closed, &holder)?,
+                Entered::Gone => {}
+            }
+        }
     }
     Ok(())
+}
+
+enum Entered {
+    Opened(Dir, Vec<OsString>),
+    Closed,
+    Gone,
+}
+
+/// Opens a directory, of which `holder` has the last part of `path`. The error is one of this program, as too many
+/// open files: it tells nothing about the directory.
+fn enter(holder: &Dir, path: &Path) -> io::Result<Entered> {
+    let name = Path::new(path.file_name().unwrap_or_default());
+    let opened = holder.open_dir_nofollow(name).and_then(|dir| list(&dir).map(|names| (dir, names)));
+    let error = match opened {
+        Ok((dir, names)) => return Ok(Entered::Opened(dir, names)),
+        Err(error) => error,
+    };
+    match holder.symlink_metadata(name) {
+        Ok(meta) if meta.is_dir() && error.kind() != io::ErrorKind::PermissionDenied => Err(error),
+        Ok(_) => Ok(Entered::Closed),
+        Err(_) => Ok(Entered::Gone),
+    }
+}
+
+/// The names in a directory, in order.
+fn list(dir: &Dir) -> io::Result<Vec<OsString>> {
+    let names = dir.entries()?.map(|entry| entry.map(|entry| entry.file_name()));
+    let mut names: Vec<OsString> = names.collect::<io::Result<_>>()?;
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// True for the name of an ignore file.
+pub(super) fn is_rules(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name == ".gitignore" || name == ".ignore")
 }
 
 /// The link's target, of which `dir` holds the last part of `path`.

@@ -292,6 +292,10 @@ async fn cw18_a_workspace_above_the_bound_is_a_typed_error() {
             );
         }
         assert_eq!(place.snapshots().restore(&place.session, &[run]).await.unwrap().run, None);
+        if place.git {
+            let left = fs::read_dir(place.at(".git/objects/pack")).unwrap().count();
+            assert_eq!(left, 0, "each attempt would leave what it read");
+        }
         place.write(".ignore", "b\n");
         place.snapshots().with_most(9, 9).take(&place.session, run).await.unwrap();
     }
@@ -300,6 +304,7 @@ async fn cw18_a_workspace_above_the_bound_is_a_typed_error() {
 #[tokio::test]
 async fn cw18_a_repository_is_as_it_was_but_for_hidden_references() {
     let place = Place::new(true);
+    git(place.root.path(), &["config", "core.logAllRefUpdates", "always"]);
     place.write("a", "1");
     git(place.root.path(), &["add", "."]);
     git(place.root.path(), &["commit", "-q", "-m", "x"]);
@@ -317,6 +322,7 @@ async fn cw18_a_repository_is_as_it_was_but_for_hidden_references() {
     assert_eq!(state(), before);
     let refs = git(place.root.path(), &["for-each-ref", "--format=%(refname)"]);
     assert!(refs.contains("refs/entourage/snapshots/") && !place.in_folder(), "{refs}");
+    assert!(!place.at(".git/logs/refs/entourage").exists());
     // What collects garbage keeps it.
     git(place.root.path(), &["gc", "-q", "--prune=now"]);
     place.write("a", "3");
@@ -480,6 +486,39 @@ async fn cw18_there_may_be_more_directories_than_files_may_be_open() {
         place.restore(run).await;
         assert_eq!(place.tree(), before);
     }
+}
+
+#[tokio::test]
+async fn attack_22_a_snapshot_that_was_changed_in_the_repository_restores_nothing() {
+    let place = Place::new(true);
+    place.write("a", "1");
+    place.write(".envrc", "mine");
+    let run = place.take().await;
+    place.write("a", "2");
+    let git = |arguments: &[&str]| git(place.root.path(), arguments).trim().to_owned();
+    let reference = git(&["for-each-ref", "--format=%(refname)", "refs/entourage"]);
+    let listing = git(&["ls-tree", &reference]);
+    // As a command does that may write to `.git/objects` and `.git/refs`: `.envrc` gets the content of `a`.
+    let tree = git(&["show", &format!("{reference}:tree.json")]);
+    let content = |path: &str| {
+        let (_, after) = tree.split_once(&format!(r#""path":"{path}""#)).unwrap();
+        after.split_once(r#""content":""#).unwrap().1.split_once('"').unwrap().0.to_owned()
+    };
+    fs::write(place.at(".git/forged"), tree.replace(&content(".envrc"), &content("a"))).unwrap();
+    let blob = git(&["hash-object", "-w", ".git/forged"]);
+    let lines = listing.lines().map(|line| match line.ends_with("tree.json") {
+        true => format!("100644 blob {blob}\ttree.json\n"),
+        false => format!("{line}\n"),
+    });
+    fs::write(place.at(".git/listing"), lines.collect::<String>()).unwrap();
+    let made = Command::new("sh").args(["-c", "git mktree < .git/listing"]).current_dir(&place.root).output();
+    let made = String::from_utf8(made.unwrap().stdout).unwrap();
+    let commit = git(&["commit-tree", "-m", "x", made.trim()]);
+    git(&["update-ref", &reference, &commit]);
+    let error = place.snapshots().restore(&place.session, &[run]).await.unwrap_err();
+    assert!(error.to_string().contains("damaged"), "{error}");
+    let text = |path| fs::read_to_string(place.at(path)).unwrap();
+    assert_eq!((text("a"), text(".envrc")), ("2".to_owned(), "mine".to_owned()));
 }
 
 #[tokio::test]

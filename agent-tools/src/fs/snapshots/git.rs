@@ -10,13 +10,21 @@ use std::{
     io::{self, BufRead, BufReader, BufWriter, Read, Write},
     path::PathBuf,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    sync::mpsc,
+    thread,
+    time::Duration,
 };
+
+use entourage_core::Digest;
 
 use super::{
     store::Of,
     tree::{Content, Tree},
 };
-use crate::fs::workspace::Workspace;
+use crate::fs::{seen::digest_of, workspace::Workspace};
+
+/// Time for git to tell if there is a snapshot.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The repository at the root of a workspace.
 pub(super) struct Git {
@@ -36,9 +44,13 @@ impl Git {
         let mut command = Command::new("git");
         command.arg("--git-dir").arg(&self.dir);
         let none = if cfg!(windows) { "NUL" } else { "/dev/null" };
-        for setting in
-            [&format!("core.hooksPath={none}"), "core.fsmonitor=false", "gc.auto=0", "maintenance.auto=false"]
-        {
+        for setting in [
+            &format!("core.hooksPath={none}"),
+            "core.fsmonitor=false",
+            "core.logAllRefUpdates=false",
+            "gc.auto=0",
+            "maintenance.auto=false",
+        ] {
             command.args(["-c", setting]);
         }
         let own = std::env::vars_os().map(|(name, _)| name);
@@ -54,37 +66,46 @@ impl Git {
         format!("refs/entourage/snapshots/{}/{}", of.session, of.run)
     }
 
-    /// The object of a snapshot, if there is one.
-    pub(super) fn object_of(&self, of: &Of) -> Option<String> {
+    /// True if there is a snapshot.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::TimedOut`] if git does not answer, and would not to any other question either: a pipe in the
+    /// place of one of its files has it wait for ever.
+    pub(super) fn has(&self, of: &Of) -> io::Result<bool> {
         let mut command = self.command();
         command.args(["rev-parse", "--verify", "--quiet", "--end-of-options"]).arg(Self::name(of));
-        let output = command.stdout(Stdio::piped()).output().ok().filter(|output| output.status.success())?;
-        let id = String::from_utf8(output.stdout).ok()?.trim().to_owned();
-        (!id.is_empty()).then_some(id)
+        match ends_well(command, PATIENCE) {
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                let text =
+                    format!("git gives no answer about `{}`; look at what it holds", self.dir.display());
+                Err(io::Error::new(io::ErrorKind::TimedOut, text))
+            }
+            // Without a git there is nothing in the repository.
+            ended => Ok(ended.unwrap_or(false)),
+        }
     }
 
     /// Begins a snapshot, with the objects that are known to hold contents.
-    pub(super) fn import(&self, objects: HashMap<Content, String>) -> io::Result<Import<'_>> {
-        let mut command = self.command();
-        command.args(["fast-import", "--quiet", "--done", "--date-format=raw"]);
-        let mut child = command.stdin(Stdio::piped()).spawn()?;
-        let stdin = child.stdin.take().ok_or_else(|| io::Error::other("git has no input"))?;
-        Ok(Import {
-            git: self,
-            process: Process(child),
-            stdin: BufWriter::new(stdin),
-            objects,
-            marks: HashMap::new(),
-        })
+    pub(super) fn import(&self, objects: HashMap<Content, String>) -> Import<'_> {
+        Import { git: self, running: None, objects, marks: HashMap::new() }
     }
 
-    /// Loads a snapshot's tree, and the objects of its contents.
-    pub(super) fn load(&self, of: &Of) -> io::Result<Option<(Tree, HashMap<Content, String>)>> {
-        if self.object_of(of).is_none() {
+    /// Loads a snapshot's tree, and the objects of its contents. `noted` is the digest that its tree has to have, where
+    /// one is known.
+    pub(super) fn load(
+        &self,
+        of: &Of,
+        noted: Option<Digest>,
+    ) -> io::Result<Option<(Tree, HashMap<Content, String>)>> {
+        if !self.has(of)? {
             return Ok(None);
         }
         let names = self.objects(of)?;
-        let tree = Tree::from_json(&self.reader()?.read(names.get(TREE).ok_or_else(missing)?)?)?;
+        let json = self.reader()?.read(names.get(TREE).ok_or_else(missing)?)?;
+        if noted.is_some_and(|noted| digest_of(&json) != noted) {
+            return Err(missing());
+        }
+        let tree = Tree::from_json(&json)?;
         let objects = of_contents(&tree, names)?;
         Ok(Some((tree, objects)))
     }
@@ -148,8 +169,8 @@ fn is_ours(_: &std::path::Path) -> bool {
 /// A snapshot that is being written.
 pub(super) struct Import<'g> {
     git: &'g Git,
-    process: Process,
-    stdin: BufWriter<ChildStdin>,
+    /// Git, from the first content on: one that is killed leaves a file in the repository.
+    running: Option<(Process, BufWriter<ChildStdin>)>,
     objects: HashMap<Content, String>,
     /// Marks of the contents that were written.
     marks: HashMap<Content, usize>,
@@ -163,15 +184,37 @@ impl Import<'_> {
     pub(super) fn add(&mut self, content: Content, bytes: &[u8]) -> io::Result<()> {
         let mark = self.marks.len() + 1;
         self.marks.insert(content, mark);
-        write!(self.stdin, "blob\nmark :{mark}\ndata {}\n", bytes.len()).map_err(broken)?;
-        self.stdin.write_all(bytes).and_then(|()| self.stdin.write_all(b"\n")).map_err(broken)
+        let out = self.input().map_err(broken)?;
+        write!(out, "blob\nmark :{mark}\ndata {}\n", bytes.len()).map_err(broken)?;
+        out.write_all(bytes).and_then(|()| out.write_all(b"\n")).map_err(broken)
     }
 
-    /// Ends it, and returns the objects of its contents.
-    pub(super) fn finish(mut self, tree: &Tree, of: &Of) -> io::Result<HashMap<Content, String>> {
+    fn input(&mut self) -> io::Result<&mut BufWriter<ChildStdin>> {
+        match &mut self.running {
+            Some((_, stdin)) => Ok(stdin),
+            none => {
+                let mut command = self.git.command();
+                command.args(["fast-import", "--quiet", "--done", "--date-format=raw"]);
+                let mut child = command.stdin(Stdio::piped()).spawn()?;
+                let stdin = child.stdin.take().ok_or_else(|| io::Error::other("git has no input"))?;
+                Ok(&mut none.insert((Process(child), BufWriter::new(stdin))).1)
+            }
+        }
+    }
+
+    /// Ends it, and returns the objects of its contents. `note` is given the digest of its tree before the snapshot is
+    /// there.
+    pub(super) fn finish(
+        mut self,
+        tree: &Tree,
+        of: &Of,
+        note: impl FnOnce(Digest) -> io::Result<()>,
+    ) -> io::Result<HashMap<Content, String>> {
         let json = tree.to_json()?;
+        note(digest_of(&json))?;
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-        let out = &mut self.stdin;
+        self.input()?;
+        let (mut process, mut out) = self.running.take().ok_or_else(missing)?;
         let about = "A snapshot of the workspace before a prompt.";
         write!(out, "commit {}\ncommitter entourage <> {} +0000\n", Git::name(of), now.as_secs())?;
         write!(out, "data {}\n{about}\nM 100644 inline {TREE}\ndata {}\n", about.len(), json.len())?;
@@ -187,8 +230,8 @@ impl Import<'_> {
         }
         out.write_all(b"\ndone\n")?;
         out.flush()?;
-        drop(self.stdin);
-        if !self.process.0.wait()?.success() {
+        drop(out);
+        if !process.0.wait()?.success() {
             return Err(io::Error::other("git did not take a snapshot"));
         }
         of_contents(tree, self.git.objects(of)?)
@@ -224,6 +267,22 @@ impl Reader {
     }
 }
 
+/// Waits for a program to end, and returns true if it succeeded. One that takes longer is killed.
+fn ends_well(mut command: Command, patience: Duration) -> io::Result<bool> {
+    let mut process = Process(command.stdout(Stdio::piped()).spawn()?);
+    let (ended, on_end) = mpsc::channel();
+    let output = process.0.stdout.take();
+    // Its output ends with it.
+    thread::Builder::new().spawn(move || {
+        drop(output.map(|mut output| io::copy(&mut output, &mut io::sink())));
+        let _ = ended.send(());
+    })?;
+    match on_end.recv_timeout(patience) {
+        Ok(()) => Ok(process.0.wait()?.success()),
+        Err(_) => Err(io::ErrorKind::TimedOut.into()),
+    }
+}
+
 /// A process that ends with its owner.
 struct Process(Child);
 
@@ -232,5 +291,27 @@ impl Drop for Process {
         // It may have ended.
         drop(self.0.kill());
         drop(self.0.wait());
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_does_not_end_is_killed() {
+        let shell = |script: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]);
+            command
+        };
+        let patience = Duration::from_secs(30);
+        assert!(ends_well(shell("exit 0"), patience).unwrap());
+        assert!(!ends_well(shell("exit 1"), patience).unwrap());
+        let dir = tempfile::tempdir().unwrap();
+        let pipe = dir.path().join("pipe");
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let waits = shell(&format!("read -r line < '{}'", pipe.display()));
+        assert_eq!(ends_well(waits, Duration::ZERO).unwrap_err().kind(), io::ErrorKind::TimedOut);
     }
 }

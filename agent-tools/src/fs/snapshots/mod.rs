@@ -41,7 +41,8 @@ const LARGEST: u64 = 256 << 20;
 /// - In the root of a git repository of this program's user, a snapshot is a reference below
 ///   `refs/entourage/` of it: no branch, tag, stash or index changes, no program of the repository's runs, and nothing
 ///   is pushed. Elsewhere, and where there is no `git`, it lies in the folder. Contents are kept once each. Nothing is
-///   removed: remove a reference or the folder to be rid of them.
+///   removed: remove a reference or the folder to be rid of them. The folder has the digest of a snapshot that lies in
+///   a repository; one that a command changed there is an error, and nothing is restored.
 /// - A workspace of more than 200,000 places or 2 GiB, or with a file of more than 256 MiB, is not kept, which is an
 ///   error of kind [`ErrorKind::InvalidInput`] that names the way out; see [`FileSnapshots::with_most`].
 /// - To restore, files are replaced one by one, each whole; what is as it was is not touched. What came since is
@@ -148,7 +149,7 @@ impl FileSnapshots {
 
 impl Inner {
     fn take(&self, of: &Of, most: Most) -> io::Result<()> {
-        if self.store.has(&self.workspace, of) {
+        if self.store.has(&self.workspace, of)? {
             return Ok(());
         }
         self.store.keep(&self.workspace, of, |keeping| self.fill(keeping, most))

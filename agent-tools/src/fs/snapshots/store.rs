@@ -17,12 +17,18 @@ use super::{
     git::Git,
     tree::{Content, Tree},
 };
-use crate::fs::{history::History, private, seen::digest_of, workspace::Workspace};
+use crate::fs::{
+    beside::{Beside, Durability, Names},
+    history::History,
+    private,
+    seen::digest_of,
+    workspace::Workspace,
+};
 
 /// A snapshot while it is kept: contents first, and then the tree, with which it is there.
 pub(super) enum Keeping<'a> {
     Folder { folder: &'a Folder, workspace: &'a Workspace },
-    Git(Box<super::git::Import<'a>>),
+    Git { folder: &'a Folder, import: Box<super::git::Import<'a>> },
 }
 
 impl Keeping<'_> {
@@ -30,14 +36,14 @@ impl Keeping<'_> {
     pub(super) fn has(&self, content: Content) -> bool {
         match self {
             Self::Folder { folder, .. } => folder.history.has(content.0),
-            Self::Git(import) => import.has(content),
+            Self::Git { import, .. } => import.has(content),
         }
     }
 
     pub(super) fn add(&mut self, content: Content, bytes: &[u8]) -> io::Result<()> {
         match self {
             Self::Folder { folder, .. } => folder.history.keep_unsynced((bytes, content.0)),
-            Self::Git(import) => import.add(content, bytes),
+            Self::Git { import, .. } => import.add(content, bytes),
         }
     }
 
@@ -48,7 +54,7 @@ impl Keeping<'_> {
             Self::Folder { folder, workspace } => {
                 folder.finish(tree, of, &workspace.names().next()).map(|()| HashMap::new())
             }
-            Self::Git(import) => import.finish(tree, of),
+            Self::Git { folder, import } => import.finish(tree, of, |digest| folder.note(of, digest)),
         }
     }
 }
@@ -71,6 +77,8 @@ impl Of {
 pub(super) struct Folder {
     history: History,
     snapshots: Dir,
+    /// The digests of the trees that lie in a repository, which commands may write to.
+    noted: Dir,
 }
 
 impl Folder {
@@ -78,9 +86,27 @@ impl Folder {
         let history = History::open(dir)?;
         let open = || {
             let dir = Dir::open_ambient_dir(dir, ambient_authority())?;
-            private::open(&dir, "snapshots")
+            Ok((private::open(&dir, "snapshots")?, private::open(&dir, "noted")?))
         };
-        Ok(Self { history, snapshots: open().map_err(entourage_core::Error::from)? })
+        let (snapshots, noted) = open().map_err(|error: io::Error| entourage_core::Error::from(error))?;
+        Ok(Self { history, snapshots, noted })
+    }
+
+    /// Notes the digest of a tree that is about to be kept in a repository.
+    fn note(&self, of: &Of, tree: Digest) -> io::Result<()> {
+        let names = Names::default();
+        let text = tree.to_string();
+        Beside::write(&names, &self.noted, text.as_bytes(), None, Durability::Synced)?
+            .replace(&self.noted, Path::new(&Self::name(of)))
+    }
+
+    /// The digest of a tree in a repository; `None` if an older version of this library kept it.
+    fn noted(&self, of: &Of) -> io::Result<Option<Digest>> {
+        match self.noted.read_to_string(Self::name(of)) {
+            Ok(text) => serde_json::from_value(text.into()).map(Some).map_err(io::Error::other),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     fn name(of: &Of) -> String {
@@ -126,8 +152,11 @@ impl Store {
     }
 
     /// True if a snapshot is kept.
-    pub(super) fn has(&self, workspace: &Workspace, of: &Of) -> bool {
-        self.folder.has(of) || Git::of(workspace).is_some_and(|git| git.object_of(of).is_some())
+    pub(super) fn has(&self, workspace: &Workspace, of: &Of) -> io::Result<bool> {
+        if self.folder.has(of) {
+            return Ok(true);
+        }
+        Git::of(workspace).map_or(Ok(false), |git| git.has(of))
     }
 
     /// Keeps what `fill` adds and returns. Where the repository does not take it, the folder does.
@@ -139,20 +168,19 @@ impl Store {
     ) -> io::Result<()> {
         if let Some(git) = Git::of(workspace) {
             let known = self.objects.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            if let Ok(import) = git.import(known) {
-                let mut keeping = Keeping::Git(Box::new(import));
-                match fill(&mut keeping) {
-                    Ok(tree) => {
-                        if let Ok(objects) = keeping.finish(&tree, of) {
-                            *self.objects.lock().unwrap_or_else(PoisonError::into_inner) = objects;
-                            return Ok(());
-                        }
+            let import = Box::new(git.import(known));
+            let mut keeping = Keeping::Git { folder: &self.folder, import };
+            match fill(&mut keeping) {
+                Ok(tree) => {
+                    if let Ok(objects) = keeping.finish(&tree, of) {
+                        *self.objects.lock().unwrap_or_else(PoisonError::into_inner) = objects;
+                        return Ok(());
                     }
-                    // The program ended.
-                    Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
-                    // A tree that cannot be read cannot be kept elsewhere either.
-                    Err(error) => return Err(error),
                 }
+                // The program ended.
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+                // A tree that cannot be read cannot be kept elsewhere either.
+                Err(error) => return Err(error),
             }
         }
         let mut keeping = Keeping::Folder { folder: &self.folder, workspace };
@@ -170,7 +198,7 @@ impl Store {
             return Ok(Some((tree, Contents::Folder(&self.folder))));
         }
         let Some(git) = Git::of(workspace) else { return Ok(None) };
-        let Some((tree, objects)) = git.load(of)? else { return Ok(None) };
+        let Some((tree, objects)) = git.load(of, self.folder.noted(of)?)? else { return Ok(None) };
         Ok(Some((tree, Contents::Git { reader: Box::new(git.reader()?), objects })))
     }
 }

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     io,
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
 };
 
 use entourage_core::Digest;
@@ -74,9 +74,13 @@ impl Tree {
         }
         let entries = written.entries.into_iter().map(|line| {
             let path = line.path.path()?;
-            // A place below the root, whatever the file says.
-            let plain = path.components().all(|part| matches!(part, std::path::Component::Normal(_)));
-            plain.then_some((path, line.entry)).ok_or_else(|| damaged("it names a place outside of the root"))
+            // A place below the root, whatever the file says, and none from which git runs something.
+            let plain = path.components().all(|part| matches!(part, Component::Normal(_)));
+            let of_git = path.iter().any(|name| name.eq_ignore_ascii_case(".git"));
+            let is_place = plain && (!of_git || line.entry == Entry::Other);
+            is_place
+                .then_some((path, line.entry))
+                .ok_or_else(|| damaged("it names a place that it cannot have kept"))
         });
         Ok(Self(entries.collect::<io::Result<_>>()?))
     }
@@ -139,6 +143,21 @@ fn path_of(_: &str) -> io::Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn attack_22_a_snapshot_that_names_a_place_of_git_is_damaged() {
+        for path in [".git/hooks/x", "sub/.git/config", ".GIT/config", ".git"] {
+            let json = format!(r#"{{"version":1,"entries":[{{"path":"{path}","kind":"dir","mode":493}}]}}"#);
+            assert_eq!(
+                Tree::from_json(json.as_bytes()).unwrap_err().kind(),
+                io::ErrorKind::InvalidData,
+                "{path}"
+            );
+        }
+        // The mark of a repository, of which nothing is kept.
+        let mark = r#"{"version":1,"entries":[{"path":"sub/.git","kind":"other"}]}"#;
+        assert_eq!(Tree::from_json(mark.as_bytes()).unwrap().0.len(), 1);
+    }
 
     #[test]
     fn cw18_a_snapshot_that_names_a_place_outside_is_damaged() {

@@ -210,6 +210,9 @@ impl Plan {
 
 impl Drop for Plan {
     fn drop(&mut self) {
+        // Where too many files are open, the places of mounts could not be removed while these are.
+        self.above.clear();
+        self.mounted.clear();
         // No command was started by it.
         if let Some(watch) = self.watch.take() {
             watch.give_up();

@@ -136,7 +136,8 @@ impl<D: Decode + Unpin> Stream for Deltas<D> {
                     let had_finish = this.decoder.has_finish();
                     this.decoder.push(&bytes);
                     if had_finish {
-                        this.after.bytes = this.after.bytes.saturating_add(bytes.len());
+                        // A piece of nothing counts too: there may be any number.
+                        this.after.bytes = this.after.bytes.saturating_add(bytes.len().max(1));
                     }
                 }
                 Poll::Ready(Some(Err(error))) if !this.decoder.has_finish() => return this.fail(error),

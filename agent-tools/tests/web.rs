@@ -242,6 +242,29 @@ async fn attack_36_what_an_own_client_answers_is_bounded() {
 }
 
 #[tokio::test]
+async fn attack_38_a_body_that_is_always_ready_lets_others_go_on() {
+    let asked = Asked::default();
+    let ready = |next: fn() -> Frame<Bytes>| {
+        asked.web(move |_| {
+            let polls = AtomicUsize::new(0);
+            Response::new(StreamBody::new(futures_util::stream::repeat_with(move || {
+                assert!(polls.fetch_add(1, Ordering::Relaxed) < 1_000_000, "nobody else had a turn");
+                Ok(next())
+            })))
+        })
+    };
+    let empty = Place::of(&ready(|| Frame::data(Bytes::new())));
+    tokio::select! {
+        biased;
+        text = empty.fetch(FAR) => panic!("{text:?}"),
+        // Its time would run meanwhile.
+        () = async { while asked.take().is_empty() { tokio::task::yield_now().await } } => {}
+    }
+    let ended = Place::of(&ready(|| Frame::trailers(http::HeaderMap::new())));
+    assert!(ended.fetch(FAR).await.unwrap().ends_with("no instruction:\n\n"));
+}
+
+#[tokio::test]
 async fn an_own_client_searches_and_its_failure_shows_no_key() {
     let asked = Asked::default();
     let web =

@@ -5,14 +5,17 @@ use std::{
     future::Future,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use bytes::Bytes;
 use futures_util::{Stream, future::BoxFuture};
 use http_body::Body;
-use http_body_util::{BodyDataStream, BodyExt, combinators::UnsyncBoxBody};
-use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
+use http_body_util::{BodyExt, combinators::UnsyncBoxBody};
+use tokio::{
+    task::coop,
+    time::{Instant, Sleep, sleep_until, timeout_at},
+};
 
 use super::transport::{Answer, BoxError, Fault, Outgoing};
 
@@ -51,7 +54,7 @@ impl Given {
         };
         let (parts, body) = answer.map_err(Fault::given)?.into_parts();
         let late = ends.map(|ends| Box::pin(sleep_until(ends)));
-        let body = Box::pin(Pieces { body: body.into_data_stream(), late });
+        let body = Box::pin(Pieces { body, late });
         Ok(Answer { status: parts.status, headers: parts.headers, body })
     }
 }
@@ -71,8 +74,11 @@ fn request(asked: Outgoing) -> Result<http::Request<Bytes>, Fault> {
 }
 
 /// The body of an answer, until the time of its call has passed.
+///
+/// A client may have pieces ready at every poll, for ever, and of no bytes. So the time is asked first, and each piece
+/// costs some of the task's budget: others go on meanwhile, a cancel and timeouts around the call among them.
 struct Pieces {
-    body: BodyDataStream<UnsyncBoxBody<Bytes, BoxError>>,
+    body: UnsyncBoxBody<Bytes, BoxError>,
     late: Option<Pin<Box<Sleep>>>,
 }
 
@@ -80,10 +86,17 @@ impl Stream for Pieces {
     type Item = Result<Bytes, Fault>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        if let Poll::Ready(piece) = Pin::new(&mut self.body).poll_next(cx) {
-            return Poll::Ready(piece.map(|piece| piece.map_err(Fault::given)));
+        if self.late.as_mut().is_some_and(|late| late.as_mut().poll(cx).is_ready()) {
+            return Poll::Ready(Some(Err(Fault::late())));
         }
-        let late = self.late.as_mut().is_some_and(|late| late.as_mut().poll(cx).is_ready());
-        if late { Poll::Ready(Some(Err(Fault::late()))) } else { Poll::Pending }
+        let turn = ready!(coop::poll_proceed(cx));
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        turn.made_progress();
+        // Trailers are the end.
+        Poll::Ready(
+            frame
+                .and_then(|frame| frame.map(|frame| frame.into_data().ok()).transpose())
+                .map(|piece| piece.map_err(Fault::given)),
+        )
     }
 }

@@ -4,7 +4,10 @@ use std::{
     convert::Infallible,
     future::{Future, pending},
     io,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -216,6 +219,48 @@ async fn the_time_of_a_call_holds_for_an_own_client() {
     let begun = tokio::time::Instant::now();
     assert_eq!(failed(&*stuck, &cx).await.kind(), ErrorKind::Timeout);
     assert_eq!(begun.elapsed().as_secs(), 5);
+}
+
+/// A body with a piece ready at every poll: `first`, and then `next` for ever.
+fn ready(
+    first: impl Into<Bytes>,
+    next: impl Fn() -> Frame<Bytes>,
+) -> Response<impl Body<Data = Bytes, Error = Infallible>> {
+    let (polls, mut first) = (AtomicUsize::new(0), Some(first.into()));
+    Response::new(StreamBody::new(futures_util::stream::repeat_with(move || {
+        assert!(polls.fetch_add(1, Ordering::Relaxed) < 1_000_000, "nobody else had a turn");
+        Ok(first.take().map_or_else(&next, Frame::data))
+    })))
+}
+
+#[tokio::test(start_paused = true)]
+async fn attack_38_a_body_that_is_always_ready_lets_time_pass_and_others_go_on() {
+    let mut cx = CallContext::new();
+    cx.timeout = Some(Duration::from_secs(5));
+    for wire in WIRES {
+        for piece in [String::new(), wire.keep_alive()] {
+            let piece = Bytes::from(piece);
+            let provider = asking(wire, move |_| {
+                let piece = piece.clone();
+                async move { Ok::<_, Infallible>(ready(wire.open(), move || Frame::data(piece.clone()))) }
+            });
+            let (error, ()) =
+                tokio::join!(failed(&*provider, &cx), tokio::time::advance(Duration::from_secs(5)));
+            assert_eq!(error.kind(), ErrorKind::Timeout, "{wire:?}: {error}");
+        }
+        // Trailers are the end, and pieces of nothing after the reply are not waited for.
+        for is_ended in [true, false] {
+            let provider = asking(wire, move |_| async move {
+                let whole = [wire.open(), wire.say("Hello"), wire.close()].concat();
+                Ok::<_, Infallible>(ready(whole, move || match is_ended {
+                    true => Frame::trailers(http::HeaderMap::new()),
+                    false => Frame::data(Bytes::new()),
+                }))
+            });
+            let reply = provider.complete(request(), &CallContext::new()).await.unwrap();
+            assert_eq!(reply.into_message().text(), "Hello", "{wire:?}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -14,7 +14,6 @@ use std::{
 use bytes::Bytes;
 use entourage_core::{Error, ErrorKind};
 use futures_util::{Stream, StreamExt, TryStreamExt};
-use http_body_util::BodyExt;
 use reqwest::{
     Method, StatusCode, Url,
     dns::{Name, Resolve, Resolving},
@@ -169,7 +168,7 @@ impl Transport {
                     request.extensions_mut().insert(found);
                 }
                 let (parts, body) = client.send(request).await.map_err(Fault::given)?.into_parts();
-                let body = Box::pin(body.into_data_stream().map_err(Fault::given));
+                let body = Box::pin(body.map_err(Fault::given));
                 Ok(Answer { status: parts.status, headers: parts.headers, body })
             }
         }

@@ -84,7 +84,7 @@ async fn reached(
             let transport = AsyncRwTransport::new(output, input).with_max_line_length(MESSAGE);
             match client.serve_with_lifecycle(transport, lifecycle).await {
                 Ok(service) => Ok((service, Some(process))),
-                Err(error) => Err(failed(&error).with_words_of(&process).await),
+                Err(error) => Err(failed(server, &error).with_words_of(&process).await),
             }
         }
         Reach::Http { url, headers, with_proxies, .. } => {
@@ -104,7 +104,7 @@ async fn reached(
                     client.serve_with_lifecycle(transport, lifecycle).await
                 }
             };
-            Ok((service.map_err(|error| failed(&error))?, None))
+            Ok((service.map_err(|error| failed(server, &error))?, None))
         }
     }
 }
@@ -159,7 +159,7 @@ pub(super) fn wanted_for_call(error: &ServiceError) -> Option<Wanted> {
     wanted(header, error.is_authorization_required(), Answer::of_call(error).as_ref())
 }
 
-fn failed(error: &ClientInitializeError) -> Failure {
+fn failed(server: &McpServer, error: &ClientInitializeError) -> Failure {
     let (header, answer) = (error.auth_challenge().unwrap_or_default(), Answer::of_handshake(error));
     if let Some(wanted) = wanted(header, error.is_authorization_required(), answer.as_ref()) {
         return Failure::NeedsAuth(Some(wanted));
@@ -168,8 +168,8 @@ fn failed(error: &ClientInitializeError) -> Failure {
         return Failure::Other(format!("it answered with {answer}"));
     }
     if let ClientInitializeError::LegacyFallbackFailed { fallback, .. } = error {
-        return failed(fallback);
+        return failed(server, fallback);
     }
     // What a server at an address sent may be anything, also long.
-    Failure::Other(content::told(&error.to_string(), bound::WORD))
+    Failure::Other(server.told(&error.to_string(), bound::WORD))
 }

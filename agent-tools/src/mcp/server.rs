@@ -8,7 +8,10 @@ use reqwest::{
     header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue},
 };
 
-use super::login::{McpLogin, is_loopback};
+use super::{
+    content,
+    login::{McpLogin, is_loopback},
+};
 
 /// Time for one handshake and the list of the tools, unless the server's settings say otherwise.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
@@ -234,8 +237,14 @@ impl McpServer {
         &self.name
     }
 
+    /// The words of an error as far as there is room, without the address. That is taken out first: a cut through it
+    /// would leave the beginning of its secret.
+    pub(super) fn told(&self, text: &str, most: usize) -> String {
+        content::told(&self.without_address(text), most)
+    }
+
     /// A text in which errors may have named the address, whose query may be a secret, without it.
-    pub(super) fn without_address(&self, text: &str) -> String {
+    fn without_address(&self, text: &str) -> String {
         let Reach::Http { url, .. } = &self.reach else { return text.to_owned() };
         let text = text.replace(url.as_str(), "its address");
         match url.query().filter(|query| !query.is_empty()) {
@@ -345,5 +354,8 @@ mod tests {
         }
         let told = http.without_address("error for url (https://h.example/mcp?key=sk-3) or /mcp?key=sk-3");
         assert_eq!(told, "error for url (its address) or /mcp?…");
+        let long = format!("https://h.example/mcp?key=sk-{}", "3".repeat(1_000));
+        let told = McpServer::http("b", &long).unwrap().told(&format!("error for url ({long})"), 64);
+        assert_eq!(told, "error for url (its address)");
     }
 }

@@ -208,8 +208,15 @@ impl RemoteTool {
                      before you repeat it"
                 ),
                 None => {
-                    let text = content::told(&other.to_string(), bound::WORD);
-                    format!("the MCP server `{server}` gave no usable answer: {text}")
+                    let (text, next) = match other {
+                        ServiceError::TransportSend(error) => (
+                            error.error.to_string(),
+                            ". So the outcome of the call is unknown; find out before you repeat it",
+                        ),
+                        other => (other.to_string(), ""),
+                    };
+                    let text = self.link.server.told(&text, bound::WORD);
+                    format!("the MCP server `{server}` gave no usable answer: {text}{next}")
                 }
             },
         })

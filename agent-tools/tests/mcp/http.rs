@@ -333,3 +333,28 @@ async fn attack_44_nothing_in_what_a_server_says_of_a_failure_is_hidden() {
     let McpState::Failed(reason) = state(&mcp) else { panic!("{mcp:?}") };
     assert!(reason.contains("no[2J place"), "{reason}");
 }
+
+#[tokio::test]
+async fn attack_10_the_query_of_an_address_is_in_no_error() {
+    // The long one is cut where errors are.
+    for key in ["sk-in-query".to_owned(), "sk-in-query".repeat(200)] {
+        let at = |url: &str| McpServer::http("fake", &format!("{url}?key={key}")).unwrap();
+        let site = Site::new(|asked| match asked.body["method"] == "tools/call" {
+            true => ("no answer at all".to_owned(), String::new()),
+            false => speaks(asked),
+        });
+        let mcp = started([at(&site.url())]).await;
+        let told = echo(&mcp).await.unwrap_err();
+        assert!(
+            told.contains("its address") && told.contains("the outcome of the call is unknown"),
+            "{told}"
+        );
+        let mute = Site::new(|_| ("no answer at all".to_owned(), String::new()));
+        let mcp = started([at(&mute.url())]).await;
+        let McpState::Failed(reason) = state(&mcp) else { panic!("{mcp:?}") };
+        assert!(reason.contains("its address"), "{reason}");
+        for text in [told, reason, format!("{mcp:?}")] {
+            assert!(!text.contains("sk-in"), "{text}");
+        }
+    }
+}

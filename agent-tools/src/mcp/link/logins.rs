@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
+use entourage_core::bound;
 use tokio::time::timeout;
 
 use super::{Link, Live};
@@ -94,6 +95,7 @@ impl Link {
         match done {
             Err(Failure::NeedsAuth(_)) => return Err(self.wants_login()),
             Err(Failure::Other(reason)) => {
+                let reason = self.server.told(&reason, bound::TEXT);
                 self.shown().connected();
                 return Err(format!("no login at the MCP server `{}`: {reason}", self.server.name));
             }

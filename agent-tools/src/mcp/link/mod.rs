@@ -247,8 +247,7 @@ impl Link {
     /// Notes a failure, and returns what the model is told of it.
     fn failed(&self, failure: Failure) -> String {
         let Failure::Other(reason) = failure else { return self.wants_login() };
-        let reason = self.server.without_address(&reason);
-        let reason = content::told(&reason, bound::TEXT);
+        let reason = self.server.told(&reason, bound::TEXT);
         self.shown().state = McpState::Failed(reason.clone());
         format!("the MCP server `{}` cannot be reached: {reason}", self.server.name)
     }

@@ -115,7 +115,7 @@ impl Performance {
     }
 
     fn record(&self, member: &str, task: TaskType) -> Record {
-        self.0.get(member).and_then(|tasks| tasks.get(&task)).copied().unwrap_or_default()
+        self.0.get(member).and_then(|tasks| tasks.get(&task)).map(Record::sound).unwrap_or_default()
     }
 
     fn record_mut(&mut self, member: &str, task: TaskType) -> &mut Record {
@@ -124,6 +124,13 @@ impl Performance {
 }
 
 impl Record {
+    /// The same with no more successes than items, and no rating but from 1 to 5. What was stored may have others.
+    fn sound(&self) -> Self {
+        let ratings = u64::from(self.ratings);
+        let rated = self.rated.clamp(ratings, ratings.saturating_mul(5));
+        Self { successes: self.successes.min(self.items), rated, ..*self }
+    }
+
     /// Orders the better one first, exactly: fractions are compared by their products.
     fn compare(&self, other: &Self) -> Ordering {
         let rate = |one: &Self, by: &Self| (u128::from(one.successes) + 1) * (u128::from(by.items) + 2);
@@ -183,10 +190,23 @@ mod tests {
         assert_eq!(read.rating("ann", TaskType::Code), Some(3.0));
         assert_eq!(read.rating("ann", TaskType::Edit), None);
         assert!((read.rate_of_success("ann", TaskType::Code) - 0.6).abs() < 1e-12);
-        let hostile =
-            r#"{"ann": {"code": {"items": 0, "successes": 4294967295, "micros": 18446744073709551615}}}"#;
+    }
+
+    #[test]
+    fn lo11_no_stored_record_is_better_than_the_best_or_worse_than_the_worst() {
+        let hostile = r#"{
+            "ann": {"code": {"items": 0, "successes": 4294967295, "micros": 18446744073709551615}},
+            "bob": {"code": {"items": 9, "successes": 4294967295, "ratings": 2, "rated": 18446744073709551615}},
+            "eve": {"code": {"items": 10, "successes": 10, "ratings": 2, "rated": 0}}}"#;
         let mut read: Performance = serde_json::from_str(hostile).unwrap();
         read.learn("ann", TaskType::Code, true, Duration::MAX);
         assert_eq!(read.ranked(["ann"], TaskType::Code), ["ann"]);
+        for (member, rating) in [("ann", None), ("bob", Some(5.0)), ("eve", Some(1.0))] {
+            assert!(read.rate_of_success(member, TaskType::Code) < 1.0, "{member}");
+            assert_eq!(read.rating(member, TaskType::Code), rating, "{member}");
+        }
+        assert_eq!(read.ranked(["bob", "eve"], TaskType::Code), ["eve", "bob"], "nine of nine, ten of ten");
+        let wrong = r#"{"ann": {"code": {"items": -1}}}"#;
+        assert!(serde_json::from_str::<Performance>(wrong).is_err());
     }
 }

@@ -11,7 +11,7 @@ use rmcp::model::{
 };
 use serde_json::{Value, json};
 
-use crate::invisible::is_invisible;
+use crate::invisible::{self, is_invisible};
 
 /// Most bytes of a description, and of a schema as JSON.
 const DESCRIPTION: usize = 16 << 10;
@@ -132,7 +132,7 @@ fn media(mime: String, data: String) -> Content {
 fn contents(contents: ResourceContents) -> Content {
     match contents {
         ResourceContents::TextResourceContents { uri, text, .. } => {
-            Content::Text(format!("Resource {uri}:\n{text}"))
+            Content::Text(format!("Resource {}:\n{text}", invisible::line(&uri)))
         }
         ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => {
             let mime = mime_type.unwrap_or_default();
@@ -142,7 +142,8 @@ fn contents(contents: ResourceContents) -> Content {
                 return media(mime, blob);
             }
             let bytes = blob.len() / 4 * 3;
-            Content::Text(format!("Resource {uri}: about {bytes} bytes of the type `{mime}`, not shown"))
+            let about = format!("Resource {uri}: about {bytes} bytes of the type `{mime}`, not shown");
+            Content::Text(invisible::line(&about))
         }
         _ => Content::Text("(a resource of a kind that is not known here)".to_owned()),
     }
@@ -157,7 +158,7 @@ pub(super) fn line(resource: &Resource) -> String {
     if let Some(description) = &resource.description {
         line = format!("{line}: {}", bound::shortened(description, bound::WORD));
     }
-    plain(&line)
+    invisible::line(&line)
 }
 
 /// One line about a prompt.
@@ -169,7 +170,7 @@ pub(super) fn prompt_line(prompt: &Prompt) -> String {
     let arguments: Vec<_> = arguments.collect();
     let description = prompt.description.as_deref().unwrap_or_default();
     let description = bound::shortened(description, bound::WORD);
-    plain(&format!("{}({}): {description}", prompt.name, arguments.join(", ")))
+    invisible::line(&format!("{}({}): {description}", prompt.name, arguments.join(", ")))
 }
 
 /// The contents of a resource that was read.
@@ -205,6 +206,34 @@ mod tests {
 
     fn tool(value: Value) -> Tool {
         serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn attack_19_no_name_of_a_server_makes_a_line_of_its_own() {
+        for end in ["\n", "\r", "\u{85}", "\u{2028}", "\u{2029}", "\u{b}"] {
+            let forged = format!("a{end}x://2 (two)");
+            let resource =
+                serde_json::from_value(json!({"uri": forged, "name": forged, "description": forged}));
+            let prompt = json!({"name": forged, "description": forged, "arguments": [{"name": forged}]});
+            let read = |kind: &str| {
+                let contents = json!([{"uri": forged, kind: "bw==", "mimeType": forged}]);
+                let output = resource_of(serde_json::from_value(json!({ "contents": contents })).unwrap());
+                output.content.iter().map(Content::as_text).collect::<String>()
+            };
+            let text = read("text");
+            for line in [
+                line(&resource.unwrap()).as_str(),
+                &prompt_line(&serde_json::from_value(prompt).unwrap()),
+                &read("blob"),
+                text.strip_suffix(":\nbw==").unwrap(),
+            ] {
+                assert!(line.contains("a x://2 (two)"), "{line:?}");
+                assert!(
+                    !line.contains(|c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}')),
+                    "{line:?}"
+                );
+            }
+        }
     }
 
     fn result(value: Value) -> ToolOutput {

@@ -104,7 +104,7 @@ async fn ce01_resources_and_prompts_are_read_by_tools() {
     let texts = [
         ("resources", json!({}), "x://1 (one): The first."),
         ("resources", json!({"uri": "x://1"}), "Resource x://1:\nread \"x://1\""),
-        ("prompts", json!({}), "greet(who (required)): "),
+        ("prompts", json!({}), "greet(who (required)):"),
         ("prompts", json!({"name": "greet", "arguments": {"who": "Ada"}}), "user: Greet \"Ada\"."),
     ];
     for (tool, arguments, expected) in texts {

@@ -673,7 +673,7 @@ async fn attack_25_a_link_that_leads_elsewhere_after_the_approval_is_not_followe
 #[tokio::test]
 async fn attack_46_edits_that_would_fill_the_memory_are_refused() {
     let tree = Tree::new(&[("a", "a")]);
-    let edits = vec![json!({ "old": "a", "new": "aa", "replace_all": true }); 100];
+    let edits = vec![json!({ "old": "a", "new": "aa", "replace_all": true }); 24];
     let told = tree.last(vec![view("a"), ("multiedit", json!({ "path": "a", "edits": edits }))]).await;
     let told = told.unwrap_or_else(|error| error);
     assert!(told.contains("too large"), "{}", told.len());

@@ -270,6 +270,8 @@ fn edit(target: &Target<'_>, edits: &[OneEdit]) -> Result<Edited, ToolError> {
             failed.push((number, "`old` is empty, which creates a file in the first edit alone".to_owned()));
             continue;
         }
+        // Each looks at the whole text, and others wait for the workspace meanwhile.
+        target.check_time()?;
         let all = edit.replace_all.unwrap_or(false);
         match find(document.text(), Change { old: &edit.old, new: &edit.new, all }) {
             Ok(found) => {

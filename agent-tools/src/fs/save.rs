@@ -78,6 +78,11 @@ impl<'a> Target<'a> {
         Ok(target)
     }
 
+    /// Checks that the call's work may go on.
+    pub(super) fn check_time(&self) -> Result<(), ToolError> {
+        self.stop.check().map_err(|halt| halted(halt, self.stop))
+    }
+
     fn check_protected(&self) -> Result<(), ToolError> {
         let is_protected =
             |part: &Component<'_>| PROTECTED.iter().any(|name| part.as_os_str().eq_ignore_ascii_case(name));
@@ -177,7 +182,7 @@ impl<'a> Target<'a> {
         names.clean(&dir, parent);
         let beside = Beside::write(names, &dir, content, permissions, Durability::Synced).map_err(explain)?;
         // From here on the file is changed or not; a call that was dropped changes nothing.
-        self.stop.check().map_err(|halt| halted(halt, self.stop))?;
+        self.check_time()?;
         match found {
             Some(found) => {
                 self.check_unchanged(&dir, Path::new(name), found)?;
@@ -319,7 +324,7 @@ impl<'a> Target<'a> {
         let explain = |error: io::Error| self.explain(&error);
         let dir = self.sight.plain(self.path.parent().unwrap_or(Path::new(""))).map_err(explain)?;
         let name = Path::new(self.path.file_name().unwrap_or_default());
-        self.stop.check().map_err(|halt| halted(halt, self.stop))?;
+        self.check_time()?;
         let Some(found) = found else { return Ok(()) };
         self.check_unchanged(&dir, name, found)?;
         dir.remove_file(name).map_err(explain)

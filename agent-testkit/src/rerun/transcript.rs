@@ -172,12 +172,17 @@ impl Transcript {
     /// Reads a file of [`Transcript::to_jsonl`]. The case is named after the file.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] when the file cannot be read, those of [`Transcript::from_jsonl`].
+    /// [`ErrorKind::NotFound`] when the file cannot be read, [`ErrorKind::InvalidInput`] for what is none, such as a
+    /// pipe, and those of [`Transcript::from_jsonl`].
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let named = |error: Error| error.with("file", path.display().to_string());
         let most = u64::try_from(EVENT).unwrap_or(u64::MAX).saturating_add(1);
         let mut text = String::new();
+        // A pipe would be waited for.
+        if !fs::metadata(path).map_err(|error| named(unreadable(error)))?.is_file() {
+            return Err(named(Error::new(ErrorKind::InvalidInput, "a recorded session is a file")));
+        }
         let read = File::open(path).and_then(|file| file.take(most).read_to_string(&mut text));
         read.map_err(|error| named(unreadable(error)))?;
         let mut read = Self::from_jsonl(&text).map_err(named)?;

@@ -121,7 +121,16 @@ async fn a_folder_of_files_is_a_set_of_cases() {
     let read = Transcript::load_all(&folder);
     fs::write(folder.join("c.jsonl"), "nothing").unwrap();
     let broken = Transcript::load_all(&folder);
+    let no_file = Transcript::load(&folder).unwrap_err();
+    #[cfg(unix)]
+    {
+        let pipe = folder.join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let no_file = Transcript::load(pipe).unwrap_err();
+        assert_eq!(no_file.kind(), ErrorKind::InvalidInput);
+    }
     fs::remove_dir_all(&folder).unwrap();
+    assert_eq!(no_file.kind(), ErrorKind::InvalidInput);
     assert_eq!(read.unwrap().iter().map(|it| &*it.name).collect::<Vec<_>>(), ["a", "b"]);
     let broken = broken.unwrap_err();
     assert_eq!((empty.kind(), broken.kind()), (ErrorKind::NotFound, ErrorKind::InvalidInput));

@@ -127,7 +127,8 @@ impl Enforced {
     /// # Contract
     /// - What appeared or was changed is moved to the root of the workspace, under a name that begins with
     ///   `removed-by-sandbox-`; nothing is deleted. What was changed or removed is then written anew. A directory that
-    ///   cannot be compared, or has many new entries, is moved and written anew as a whole.
+    ///   cannot be compared, or has many new entries, is moved and written anew as a whole. On a mount below the root,
+    ///   its highest directory is the place; a mount itself cannot be moved, which is an error.
     /// - Of a directory of Git the hooks, the configuration, `info`, submodules, working trees and the steps of an
     ///   unfinished rebase are compared; objects, references and the index are not. The directory to which a `.git`
     ///   leads is one too, if it lies below the root. Other repositories below the root are not protected.

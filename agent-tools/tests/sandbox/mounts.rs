@@ -207,3 +207,63 @@ async fn sandbox_bubblewrap_is_tried_by_one_start() {
         assert_eq!(count(), 5, "with hosts as well");
     }
 }
+
+/// A file system of its own at a directory, until the value is dropped.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    fn at(dir: PathBuf) -> Option<Self> {
+        fs::create_dir_all(&dir).unwrap();
+        let mount = std::process::Command::new("mount").args(["-t", "tmpfs", "none"]).arg(&dir).status();
+        mount.is_ok_and(|status| status.success()).then_some(Self(dir))
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let done = std::process::Command::new("umount").arg("-l").arg(&self.0).status();
+        assert!(done.is_ok_and(|status| status.success()) || std::thread::panicking());
+    }
+}
+
+#[tokio::test]
+async fn attack_22_what_changes_on_a_mount_below_the_root_is_taken_back() {
+    for backend in backends().await {
+        let place = Place::new();
+        let (hooks, sub) = (place.root().join(".git/hooks"), place.root().join("sub"));
+        let [Some(_hooks), Some(_sub)] = [&hooks, &sub].map(|at| Mounted::at(at.clone())) else {
+            println!("SKIPPED: no file system can be mounted below the root");
+            return;
+        };
+        let files =
+            [hooks.join("pre-push"), hooks.join("post-merge"), sub.join("d/key"), sub.join("e/f/deep")];
+        for file in &files {
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, "mine").unwrap();
+        }
+        let sandbox = ["sub/d/key", "sub/e", "sub/new/er"].map(PathBuf::from);
+        let sandbox = sandbox.into_iter().fold(place.write(backend), Sandbox::protecting);
+        let ran = place
+            .run(
+                &sandbox,
+                "exec 2>/dev/null; cd .git/hooks; rm pre-push; echo evil > post-merge; echo evil > new.sh; cd ../../sub; \
+                 echo evil > d/key; mv e/f e/g; mkdir -p new/er; echo evil > new/er/file; ln -s /etc e/link; echo evil > free; \
+                 true",
+            )
+            .await;
+        for file in &files {
+            assert_eq!(fs::read_to_string(file).unwrap(), "mine", "{backend:?} {file:?} {ran:?}");
+        }
+        let absent = [hooks.join("new.sh"), sub.join("e/g"), sub.join("e/link"), sub.join("new/er/file")];
+        let left: Vec<_> = absent.iter().filter(|at| at.symlink_metadata().is_ok()).collect();
+        assert!(left.is_empty(), "{backend:?} {left:?} {ran:?}");
+        assert_eq!(fs::read_to_string(sub.join("free")).unwrap(), "evil\n");
+        if backend == Backend::Landlock {
+            // What a command made is moved and not lost, to the top of its file system.
+            assert_eq!(fs::read_to_string(hooks.join("removed-by-sandbox-1-new-sh")).unwrap(), "evil\n");
+            let names: Vec<_> = fs::read_dir(&sub).unwrap().map(|it| it.unwrap().file_name()).collect();
+            let moved = |name: &str| names.iter().any(|it| *it == *format!("removed-by-sandbox-1-{name}"));
+            assert!(["key", "g", "link", "new"].iter().all(|name| moved(name)), "{names:?}");
+        }
+    }
+}

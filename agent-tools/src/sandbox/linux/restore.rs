@@ -14,7 +14,7 @@ use std::{
 
 use entourage_core::Error;
 use rustix::{
-    fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags},
+    fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, StatxFlags},
     io::Errno,
 };
 
@@ -176,10 +176,28 @@ impl<'a> Restore<'a> {
     fn move_away(&self, path: &Path) -> io::Result<()> {
         self.let_go(path);
         let (parent, name) = tree::parent(self.root, path)?;
+        let home = self.home(&parent, path)?;
         Self::at_free_place(name, |place| {
-            Ok(rustix::fs::renameat_with(&parent, name, self.root, place, RenameFlags::NOREPLACE)?)
+            Ok(rustix::fs::renameat_with(&parent, name, &home, place, RenameFlags::NOREPLACE)?)
         })
         .map(drop)
+    }
+
+    /// The directory into which things move from `parent`, that of `path`, and in which they are made anew: the root,
+    /// or where something else is mounted below it, the highest of that mount: nothing moves between two mounts.
+    fn home(&self, parent: &OwnedFd, path: &Path) -> io::Result<OwnedFd> {
+        let mount = mount_of(parent);
+        if mount_of(self.root) == mount {
+            return self.root.try_clone();
+        }
+        let above: Vec<_> = path.ancestors().skip(2).filter(|at| !at.as_os_str().is_empty()).collect();
+        for at in above.into_iter().rev() {
+            let dir = tree::open(self.root, at, OFlags::PATH | OFlags::DIRECTORY)?;
+            if mount_of(&dir) == mount {
+                return Ok(dir);
+            }
+        }
+        parent.try_clone()
     }
 
     /// Who moves a directory must be able to write to it.
@@ -190,11 +208,16 @@ impl<'a> Restore<'a> {
         }
     }
 
-    /// Calls `put` with a name in the root until one is free, and returns it.
+    /// Calls `put` with a name until one is free, and returns it.
     fn at_free_place(name: &Path, mut put: impl FnMut(&Path) -> io::Result<()>) -> io::Result<PathBuf> {
-        let known = |char: &char| char.is_alphanumeric() || "._-".contains(*char);
-        let name: String = name.to_string_lossy().chars().filter(known).take(NAME).collect();
-        let name = name.trim_start_matches('.');
+        // No program takes a name by its end for one of its own.
+        let known = |char: char| match char {
+            '.' => Some('-'),
+            '_' | '-' => Some(char),
+            _ => Some(char).filter(|char| char.is_alphanumeric()),
+        };
+        let name: String = name.to_string_lossy().chars().filter_map(known).take(NAME).collect();
+        let name = name.trim_start_matches('-');
         let mut number = 0_u128;
         loop {
             number = number.saturating_add(1);
@@ -218,9 +241,10 @@ impl<'a> Restore<'a> {
         }
         self.let_go(at);
         let (parent, name) = tree::parent(self.root, at)?;
-        let place = Self::at_free_place(name, |place| self.make(place, was))?;
+        let home = self.home(&parent, at)?;
+        let place = Self::at_free_place(name, |place| Self::make(&home, place, was))?;
         let swapped = match is {
-            true => rustix::fs::renameat_with(self.root, &place, &parent, name, RenameFlags::EXCHANGE),
+            true => rustix::fs::renameat_with(&home, &place, &parent, name, RenameFlags::EXCHANGE),
             false => Err(Errno::NOSYS),
         };
         match swapped {
@@ -231,29 +255,35 @@ impl<'a> Restore<'a> {
         if is {
             self.move_away(at)?;
         }
-        Ok(rustix::fs::renameat_with(self.root, &place, &parent, name, RenameFlags::NOREPLACE)?)
+        Ok(rustix::fs::renameat_with(&home, &place, &parent, name, RenameFlags::NOREPLACE)?)
     }
 
-    /// Makes it at a place in the root.
-    fn make(&self, place: &Path, kept: &Kept) -> io::Result<()> {
+    /// Makes it at a place in a directory.
+    fn make(home: &OwnedFd, place: &Path, kept: &Kept) -> io::Result<()> {
         match kept {
-            Kept::Directory { .. } => Ok(rustix::fs::mkdirat(self.root, place, Mode::RWXU)?),
-            Kept::Link(target) => Ok(rustix::fs::symlinkat(target, self.root, place)?),
+            Kept::Directory { .. } => Ok(rustix::fs::mkdirat(home, place, Mode::RWXU)?),
+            Kept::Link(target) => Ok(rustix::fs::symlinkat(target, home, place)?),
             Kept::File { content, mode, .. } => {
                 let flags =
                     OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                let made = rustix::fs::openat(self.root, place, flags, Mode::RUSR | Mode::WUSR)?;
+                let made = rustix::fs::openat(home, place, flags, Mode::RUSR | Mode::WUSR)?;
                 let mut file = File::from(made);
                 let written = file
                     .write_all(content)
                     .and_then(|()| Ok(rustix::fs::fchmod(file.as_fd(), Mode::from_raw_mode(*mode))?));
                 written.inspect_err(|_| {
-                    let _ = rustix::fs::unlinkat(self.root, place, AtFlags::empty());
+                    let _ = rustix::fs::unlinkat(home, place, AtFlags::empty());
                 })
             }
             Kept::Other => Ok(()),
         }
     }
+}
+
+/// The mount that a directory is on; 0 where the system does not tell.
+fn mount_of(dir: &OwnedFd) -> u64 {
+    let told = rustix::fs::statx(dir, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID);
+    told.map_or(0, |told| told.stx_mnt_id)
 }
 
 #[cfg(test)]

@@ -464,6 +464,38 @@ async fn cw18_what_cannot_be_looked_into_is_no_hindrance_and_stays() {
 }
 
 #[tokio::test]
+async fn cw18_directories_nested_too_deep_are_no_hindrance_and_stay() {
+    /// Makes directories within each other, with a file in the last one.
+    fn nest(at: &Path, levels: usize) -> PathBuf {
+        let deep = at.join(vec!["d"; levels].join("/"));
+        fs::create_dir_all(&deep).unwrap();
+        fs::write(deep.join("file"), "deep").unwrap();
+        deep.join("file")
+    }
+
+    for place in Place::both() {
+        place.write("a", "one");
+        // Of 256 and 257 directories; the second's file is out of reach.
+        let (kept, left) = (nest(&place.at("x"), 255), nest(&place.at("y"), 256));
+        let run = place.take().await;
+        for file in [&kept, &left] {
+            fs::write(file, "changed").unwrap();
+        }
+        place.write("a", "two");
+        let (new, stays) = (nest(&place.at("new"), 255), nest(&place.at("stays"), 300));
+        place.restore(run).await;
+        assert_eq!(
+            (fs::read(place.at("a")).unwrap(), fs::read(&kept).unwrap()),
+            (b"one".to_vec(), b"deep".to_vec())
+        );
+        assert_eq!(fs::read(&left).unwrap(), b"changed");
+        assert!(!new.exists() && !place.at("new").exists() && stays.exists());
+        // It is no hindrance to the next one either.
+        place.take().await;
+    }
+}
+
+#[tokio::test]
 async fn cw18_there_may_be_more_directories_than_files_may_be_open() {
     const INSIDE: &str = "ENTOURAGE_TEST_FEW_OPEN_FILES";
     if std::env::var_os(INSIDE).is_none() {
@@ -518,6 +550,14 @@ async fn attack_22_a_snapshot_that_was_changed_in_the_repository_restores_nothin
     let error = place.snapshots().restore(&place.session, &[run]).await.unwrap_err();
     assert!(error.to_string().contains("damaged"), "{error}");
     let text = |path| fs::read_to_string(place.at(path)).unwrap();
+    assert_eq!((text("a"), text(".envrc")), ("2".to_owned(), "mine".to_owned()));
+    // By the name of a run that had none, it is none, and in nobody's way.
+    let earlier = RunId::generate();
+    git(&["update-ref", &reference.replace(&run.to_string(), &earlier.to_string()), &commit]);
+    assert_eq!(place.snapshots().restore(&place.session, &[earlier]).await.unwrap().run, None);
+    place.snapshots().take(&place.session, earlier).await.unwrap();
+    place.write("a", "3");
+    place.restore(earlier).await;
     assert_eq!((text("a"), text(".envrc")), ("2".to_owned(), "mine".to_owned()));
 }
 

@@ -90,19 +90,18 @@ impl Git {
         Import { git: self, running: None, objects, marks: HashMap::new() }
     }
 
-    /// Loads a snapshot's tree, and the objects of its contents. `noted` is the digest that its tree has to have, where
-    /// one is known.
+    /// Loads a snapshot's tree, and the objects of its contents. `noted` is the digest that its tree has to have.
     pub(super) fn load(
         &self,
         of: &Of,
-        noted: Option<Digest>,
+        noted: Digest,
     ) -> io::Result<Option<(Tree, HashMap<Content, String>)>> {
         if !self.has(of)? {
             return Ok(None);
         }
         let names = self.objects(of)?;
         let json = self.reader()?.read(names.get(TREE).ok_or_else(missing)?)?;
-        if noted.is_some_and(|noted| digest_of(&json) != noted) {
+        if digest_of(&json) != noted {
             return Err(missing());
         }
         let tree = Tree::from_json(&json)?;

@@ -36,13 +36,14 @@ const LARGEST: u64 = 256 << 20;
 /// - A snapshot has all files, links and directories below the root, hidden ones too, with the bits of who may read,
 ///   write and run them. What `.gitignore` and `.ignore` files of the workspace name is no part of it, also where a
 ///   repository tracks it, nor is `.git`; these files themselves are, even if they name each other. Pipes, sockets,
-///   devices and what cannot be read are left as they are, unless a pipe, socket or device took the place of what the
-///   snapshot has.
+///   devices, what cannot be read and what is nested in more than 256 directories are left as they are, unless a pipe,
+///   socket or device took the place of what the snapshot has.
 /// - In the root of a git repository of this program's user, a snapshot is a reference below
 ///   `refs/entourage/` of it: no branch, tag, stash or index changes, no program of the repository's runs, and nothing
 ///   is pushed. Elsewhere, and where there is no `git`, it lies in the folder. Contents are kept once each. Nothing is
 ///   removed: remove a reference or the folder to be rid of them. The folder has the digest of a snapshot that lies in
-///   a repository; one that a command changed there is an error, and nothing is restored.
+///   a repository: one that a command changed there is an error, and nothing is restored. One that a command made there
+///   is none.
 /// - A workspace of more than 200,000 places or 2 GiB, or with a file of more than 256 MiB, is not kept, which is an
 ///   error of kind [`ErrorKind::InvalidInput`] that names the way out; see [`FileSnapshots::with_most`].
 /// - To restore, files are replaced one by one, each whole; what is as it was is not touched. What came since is

@@ -24,7 +24,7 @@ use crate::fs::{
 /// Age from which on a file's times tell that it is the same as it was.
 const SETTLED: Duration = Duration::from_secs(2);
 
-/// Deepest nesting of directories.
+/// Deepest nesting of directories that are looked into.
 const DEEPEST: usize = 256;
 
 /// The contents of files by their stamps, as they were read last.
@@ -37,7 +37,7 @@ pub(in crate::fs) enum Found {
     Dir(u32),
     File(Metadata),
     Link,
-    /// What the system does not allow to be looked at or into.
+    /// What the system does not allow to be looked at or into, and a directory that is nested too deep.
     Closed,
     /// A pipe, a socket or a device.
     Other,
@@ -59,9 +59,6 @@ pub(in crate::fs) fn scan(
     // there may be more of them than this program may have open.
     let mut left: Vec<(PathBuf, u32, Rc<Dir>, Arc<Rules>)> = Vec::new();
     while let Some((at, dir, names, above)) = entered.take() {
-        if at.components().count() > DEEPEST {
-            return Err(io::Error::other(format!("`{}` is nested too deep to be kept", at.display())));
-        }
         let dir = Rc::new(dir);
         let has = |name: &str| names.binary_search_by(|it| it.as_os_str().cmp(name.as_ref())).is_ok();
         let rules = rules_of(&at, above, &has)?;
@@ -115,6 +112,9 @@ enum Entered {
 /// Opens a directory, of which `holder` has the last part of `path`. The error is one of this program, as too many
 /// open files: it tells nothing about the directory.
 fn enter(holder: &Dir, path: &Path) -> io::Result<Entered> {
+    if path.components().count() > DEEPEST {
+        return Ok(Entered::Closed);
+    }
     let name = Path::new(path.file_name().unwrap_or_default());
     let opened = holder.open_dir_nofollow(name).and_then(|dir| list(&dir).map(|names| (dir, names)));
     let error = match opened {

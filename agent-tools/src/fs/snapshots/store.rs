@@ -100,7 +100,7 @@ impl Folder {
             .replace(&self.noted, Path::new(&Self::name(of)))
     }
 
-    /// The digest of a tree in a repository; `None` if an older version of this library kept it.
+    /// The digest of a tree in a repository. Without one, what is there by its name is somebody else's.
     fn noted(&self, of: &Of) -> io::Result<Option<Digest>> {
         match self.noted.read_to_string(Self::name(of)) {
             Ok(text) => serde_json::from_value(text.into()).map(Some).map_err(io::Error::other),
@@ -156,7 +156,10 @@ impl Store {
         if self.folder.has(of) {
             return Ok(true);
         }
-        Git::of(workspace).map_or(Ok(false), |git| git.has(of))
+        match Git::of(workspace) {
+            Some(git) => Ok(self.folder.noted(of)?.is_some() && git.has(of)?),
+            None => Ok(false),
+        }
     }
 
     /// Keeps what `fill` adds and returns. Where the repository does not take it, the folder does.
@@ -198,7 +201,8 @@ impl Store {
             return Ok(Some((tree, Contents::Folder(&self.folder))));
         }
         let Some(git) = Git::of(workspace) else { return Ok(None) };
-        let Some((tree, objects)) = git.load(of, self.folder.noted(of)?)? else { return Ok(None) };
+        let Some(noted) = self.folder.noted(of)? else { return Ok(None) };
+        let Some((tree, objects)) = git.load(of, noted)? else { return Ok(None) };
         Ok(Some((tree, Contents::Git { reader: Box::new(git.reader()?), objects })))
     }
 }

@@ -297,7 +297,8 @@ fn name(session: &SessionId) -> String {
     format!("{}.jsonl", Digest::of([session.as_str().as_bytes()]))
 }
 
-fn digest(text: String) -> io::Result<Digest> {
+/// Reads a digest as it is written in a file.
+pub(super) fn digest(text: String) -> io::Result<Digest> {
     serde_json::from_value(text.into()).map_err(io::Error::other)
 }
 

@@ -29,7 +29,7 @@ enum Now {
         mode: u32,
     },
     Link(Option<Entry>),
-    /// What the system does not allow to be looked at or into.
+    /// A place that is not looked at or into.
     Closed,
     /// A pipe, a socket or a device.
     Other,

@@ -37,7 +37,7 @@ pub(in crate::fs) enum Found {
     Dir(u32),
     File(Metadata),
     Link,
-    /// What the system does not allow to be looked at or into, and a directory that is nested too deep.
+    /// A place that the system does not allow to be looked at or into, or a directory that is nested too deep.
     Closed,
     /// A pipe, a socket or a device.
     Other,

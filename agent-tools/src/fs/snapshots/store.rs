@@ -19,7 +19,7 @@ use super::{
 };
 use crate::fs::{
     beside::{Beside, Durability, Names},
-    history::History,
+    history::{self, History},
     private,
     seen::digest_of,
     workspace::Workspace,
@@ -103,7 +103,7 @@ impl Folder {
     /// The digest of a tree in a repository. Without one, what is there by its name is somebody else's.
     fn noted(&self, of: &Of) -> io::Result<Option<Digest>> {
         match self.noted.read_to_string(Self::name(of)) {
-            Ok(text) => serde_json::from_value(text.into()).map(Some).map_err(io::Error::other),
+            Ok(text) => history::digest(text).map(Some),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }

@@ -106,7 +106,10 @@ async fn on_thread<T: Send + 'static>(
     let (sender, receiver) = oneshot::channel();
     let work = move || {
         let tree = parsed(&html, || sender.is_closed());
-        drop(sender.send(tree.map(|tree| show(&tree)).ok_or_else(too_much)));
+        let shown = tree.as_ref().map(show).ok_or_else(too_much);
+        // Whoever waits need not wait until the memory of a large tree is free again.
+        drop(sender.send(shown));
+        drop(tree);
     };
     readers.give(Box::new(work))?;
     receiver.await.map_err(|_| too_much())?

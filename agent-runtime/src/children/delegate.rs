@@ -167,8 +167,9 @@ impl LocalEffects {
                         Ok(None) => {
                             let (limit, held) = (delegate.limit, held.limited(delegate.limit));
                             let cancel = held.cancel.clone();
-                            let end = begin(&cx, &site, &journal, *delegate, held, pool, unseated);
-                            within(limit, cancel, end).await
+                            // Pinned here, since a function keeps a future that it is given twice.
+                            let run = pin!(begin(&cx, &site, &journal, *delegate, held, pool, unseated));
+                            within(limit, cancel, run).await
                         }
                         Err(error) => Err(error),
                     }
@@ -215,8 +216,11 @@ impl Held {
 }
 
 /// Waits for the run's end. Cancels it at its time limit, and waits until it has unwound.
-async fn within<T>(limit: Option<Duration>, cancel: CancellationToken, run: impl Future<Output = T>) -> T {
-    let mut run = pin!(run);
+async fn within<T>(
+    limit: Option<Duration>,
+    cancel: CancellationToken,
+    mut run: Pin<&mut impl Future<Output = T>>,
+) -> T {
     if let Some(limit) = limit {
         tokio::select! {
             biased;

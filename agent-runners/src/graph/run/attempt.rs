@@ -93,7 +93,7 @@ pub(super) struct Worker {
 
 impl Worker {
     /// Runs the agent to its end. At its time limit, or when it is stopped, waits until the agent has unwound.
-    pub(super) async fn run(self, cx: &RunContext) -> Ended {
+    pub(super) async fn run(&self, cx: &RunContext) -> Ended {
         let made = guarded("making the task", || (self.work.task)(&self.inputs));
         let briefed = made.and_then(|task| match &self.beside {
             Some(beside) => beside.brief(task, self.agent.name(), &self.child),

@@ -12,11 +12,11 @@ use entourage_runners::{Cascade, CascadeBuilder, ReactAgent, Verdict, team::Task
 use entourage_runtime::permission::Policy;
 use entourage_testkit::{
     FakeTool, ScriptedProvider,
-    crash::{self, Life, Scenario},
+    crash::{Life, Scenario},
 };
 use serde_json::json;
 
-use crate::{memory, survives};
+use crate::{survives, survives_an_engine};
 
 /// A small agent whose first answer will not do, a medium one whose model fails, and a large one with a tool.
 fn steps(life: &Life) -> Result<CascadeBuilder> {
@@ -112,8 +112,5 @@ fn lo04_a_cascade_whose_agent_waits_for_approval() {
 #[test]
 fn lo04_a_cascade_where_an_engine_performs_the_effects() {
     let scenario = || two_prompts("cascade", by_agent);
-    let here = format!("{:?}", crash::expected(&scenario(), &memory()).unwrap());
-    let there = format!("{:?}", crash::expected(&scenario().distant(), &memory()).unwrap());
-    assert_eq!(here, there);
-    crash::run(&scenario().distant(), &memory()).assert();
+    survives_an_engine(scenario);
 }

@@ -9,12 +9,12 @@ use entourage_runners::agent_files::{AgentFiles, AgentText, AgentTexts, Catalogu
 use entourage_runtime::permission::Policy;
 use entourage_testkit::{
     FakeTool, ScriptedProvider,
-    crash::{self, Life, Scenario},
+    crash::{Life, Scenario},
 };
 use futures_util::FutureExt;
 use serde_json::{Value, json};
 
-use crate::{memory, survives};
+use crate::{survives, survives_an_engine};
 
 fn text(name: &str, settings: &Value) -> AgentText {
     let text = AgentText::new(name, format!("You are {name}."));
@@ -61,8 +61,5 @@ fn cw18_a_team_of_files_killed_at_every_point_repeats_nothing() {
 
 #[test]
 fn cw18_a_team_of_files_where_an_engine_performs_the_effects() {
-    let here = format!("{:?}", crash::expected(&scenario(), &memory()).unwrap());
-    let there = format!("{:?}", crash::expected(&scenario().distant(), &memory()).unwrap());
-    assert_eq!(here, there);
-    crash::run(&scenario().distant(), &memory()).assert();
+    survives_an_engine(scenario);
 }

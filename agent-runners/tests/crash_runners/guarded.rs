@@ -9,13 +9,13 @@ use entourage_runners::{AgentTool, ReactAgent, ReactBuilder, TypedAgent};
 use entourage_runtime::permission::Policy;
 use entourage_testkit::{
     FakeTool, ScriptedProvider,
-    crash::{self, Life, Scenario},
+    crash::{Life, Scenario},
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::{memory, survives};
+use crate::{survives, survives_an_engine};
 
 /// Refuses numbers, stops at thieves, masks a name, and says how long the conversation is.
 fn guard(text: &mut String, cx: &RunContext) -> LayerVerdict {
@@ -101,8 +101,5 @@ fn guarded_answers_below_an_agent_and_of_a_type() {
 
 #[test]
 fn guarded_answers_where_an_engine_performs_the_effects() {
-    let here = format!("{:?}", crash::expected(&three_prompts(), &memory()).unwrap());
-    let there = format!("{:?}", crash::expected(&three_prompts().distant(), &memory()).unwrap());
-    assert_eq!(here, there);
-    crash::run(&three_prompts().distant(), &memory()).assert();
+    survives_an_engine(three_prompts);
 }

@@ -1,4 +1,4 @@
-//! Agents made of agents, killed at every point, on the store in memory and with paused time.
+//! Agents made of agents, killed at the points of their runs, on the store in memory and with paused time.
 
 #![allow(
     clippy::print_stdout,
@@ -22,7 +22,7 @@ mod team;
 mod typed;
 
 use entourage_testkit::{
-    crash::{self, Medium, Scenario},
+    crash::{self, CrashReport, Medium, Scenario},
     scenarios,
 };
 
@@ -31,15 +31,33 @@ fn memory() -> Medium {
         .tokio(|| tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build())
 }
 
-/// Asserts that the undisturbed run has each of `facts`; then kills it everywhere.
+/// Kills the scenario at every fourth point, and at every point where `.ci/full` asks for it: they take minutes.
+fn killed(scenario: &Scenario) -> CrashReport {
+    let every = if std::env::var_os("ENTOURAGE_FULL").is_some() { 1 } else { 4 };
+    crash::sample(scenario, &memory(), every)
+}
+
+/// Asserts that the undisturbed run has each of `facts`; then kills it.
 fn survives(scenario: &Scenario, facts: &[&str]) {
     let undisturbed = format!("{:?}", crash::expected(scenario, &memory()).unwrap());
     for fact in facts {
         assert!(undisturbed.contains(fact), "{fact}: {undisturbed}");
     }
-    let report = crash::run(scenario, &memory());
+    let report = killed(scenario);
     println!("{report}");
     report.assert();
+}
+
+/// Asserts that a distributed engine changes nothing of what is recorded; then kills the work there. Returns how many
+/// points that has.
+fn survives_an_engine(scenario: impl Fn() -> Scenario) -> usize {
+    let here = format!("{:?}", crash::expected(&scenario(), &memory()).unwrap());
+    let there = format!("{:?}", crash::expected(&scenario().distant(), &memory()).unwrap());
+    assert_eq!(here, there);
+    let report = killed(&scenario().distant());
+    println!("{report}");
+    report.assert();
+    report.points()
 }
 
 #[test]

@@ -12,11 +12,11 @@ use entourage_runners::planner::Planner;
 use entourage_runtime::permission::Policy;
 use entourage_testkit::{
     FakeTool, ScriptedProvider,
-    crash::{self, Life, Scenario},
+    crash::{Life, Scenario},
 };
 use serde_json::{Value, json};
 
-use crate::{memory, survives};
+use crate::{survives, survives_an_engine};
 
 fn reply(kind: &str, text: &str) -> Value {
     json!({ "type": kind, "text": text })
@@ -121,8 +121,5 @@ fn bo13_a_planner_that_asks_killed_at_every_point() {
 
 #[test]
 fn bo05_a_planner_where_an_engine_performs_the_effects() {
-    let here = format!("{:?}", crash::expected(&scenario("planner", planner), &memory()).unwrap());
-    let there = format!("{:?}", crash::expected(&scenario("planner", planner).distant(), &memory()).unwrap());
-    assert_eq!(here, there);
-    crash::run(&scenario("planner", planner).distant(), &memory()).assert();
+    survives_an_engine(|| scenario("planner", planner));
 }

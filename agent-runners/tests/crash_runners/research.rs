@@ -14,11 +14,11 @@ use entourage_runners::{
 use entourage_runtime::permission::Policy;
 use entourage_testkit::{
     FakeTool, ScriptedProvider,
-    crash::{self, Life, Scenario},
+    crash::{Life, Scenario},
 };
 use serde_json::json;
 
-use crate::{memory, survives};
+use crate::{survives, survives_an_engine};
 
 /// Two agents that look with a tool, and one whose model fails.
 fn research(life: &Life) -> Result<Research> {
@@ -86,8 +86,5 @@ fn cf01_a_fetch_killed_at_every_point_goes_on_with_its_agent() {
 
 #[test]
 fn ai08_research_where_an_engine_performs_the_effects() {
-    let here = format!("{:?}", crash::expected(&scenario(), &memory()).unwrap());
-    let there = format!("{:?}", crash::expected(&scenario().distant(), &memory()).unwrap());
-    assert_eq!(here, there);
-    crash::run(&scenario().distant(), &memory()).assert();
+    survives_an_engine(scenario);
 }

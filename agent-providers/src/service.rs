@@ -48,8 +48,8 @@ pub(crate) trait Wire: fmt::Debug + Send + Sync + Sized + 'static {
     /// A decoder for the reply to `request`.
     fn decoder(&self, request: &Request, failing: Failing) -> Self::Decoder;
 
-    /// Facts about a model beyond the catalogue, from the wire alone.
-    fn profile(&self, model: &str) -> Profile;
+    /// Facts about a model of a service beyond the catalogue, from the wire alone.
+    fn profile(&self, vendor: &str, model: &str) -> Profile;
 }
 
 /// The address of a request, below the base address of its service.
@@ -114,7 +114,7 @@ impl<W: Wire> Service<W> {
     /// Facts about the model called `name`: from the catalogue first, then from the wire.
     pub(crate) fn profile(&self, name: &str) -> Profile {
         let known = crate::catalog::Catalog::builtin().profile(self.vendor(), name).unwrap_or_default();
-        let mut profile = known.or(&self.wire.profile(name));
+        let mut profile = known.or(&self.wire.profile(self.vendor(), name));
         profile.size = profile.size.or_else(|| crate::catalog::size_in(name));
         profile
     }

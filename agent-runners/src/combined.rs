@@ -39,11 +39,13 @@ pub trait ToolsetExt: Toolset + Sized {
 
     /// Keeps the tools out of requests: for sets of so many that their declarations would fill the window.
     ///
-    /// The model gets two tools in their place. Their declarations never change, so the beginning of each request stays
-    /// in the service's prompt cache, whatever the set does. `find_tools` takes a `query` and a `limit` (5 by default,
-    /// at most 20), and returns name, description and schema of the tools that fit best. `use_tool` takes the `name` of
-    /// a tool and its `arguments`. That call, and one of the tool by its own name, is a call of the real tool for all
-    /// that checks, judges, schedules, repeats, records and shows it. Only the conversation keeps what the model wrote.
+    /// A service that [searches](entourage_core::provider::Profile::tool_search) such tools itself gets them, marked
+    /// so, and loads those that it found. Any other model gets two tools in their place. Their declarations never
+    /// change, so the beginning of each request stays in the service's prompt cache, whatever the set does.
+    /// `find_tools` takes a `query` and a `limit` (5 by default, at most 20), and returns name, description and schema
+    /// of the tools that fit best. `use_tool` takes the `name` of a tool and its `arguments`. That call, and one of the
+    /// tool by its own name, is a call of the real tool for all that checks, judges, schedules, repeats, records and
+    /// shows it. Only the conversation keeps what the model wrote.
     ///
     /// A tool that the scope never admits is not found. A scope that names tools must name these two as well, or the
     /// model is not offered them. A search is judged as a call of `find_tools`; `use_tool` itself is never judged. One

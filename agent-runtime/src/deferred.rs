@@ -109,14 +109,10 @@ pub(crate) fn unknown(offered: &Tools, name: &str, scope: &Scope) -> String {
 
 /// Returns the next step of a model that does not know a tool's name.
 fn search(offered: &Tools, scope: &Scope) -> String {
-    // The two come together, and a prefix is put before both.
-    let callers = offered.specs().iter().filter(|spec| spec.calls_deferred());
-    let mut finders =
-        callers.filter_map(|spec| Some(format!("{}find_tools", spec.name().strip_suffix("use_tool")?)));
-    let finder = finders.find(|name| offered.get(name).is_some_and(|tool| scope.offers(tool.spec())));
-    finder.map_or_else(
+    let mut finders = offered.specs().iter().filter(|spec| spec.finds_deferred() && scope.offers(spec));
+    finders.next().map_or_else(
         || "call one that you know of".to_owned(),
-        |name| format!("search with `{name}` for the tool that you need"),
+        |finder| format!("search with `{}` for the tool that you need", finder.name()),
     )
 }
 

@@ -24,7 +24,7 @@ pub use failure::Failure;
 pub use id::{Clock, EffectKey, RequestId, RunAbove, RunId, SessionId, SystemClock, Timestamp};
 pub use limits::{BudgetLimits, Charge, Exhausted, Spend};
 pub use pause::Pause;
-pub(crate) use setters::setters;
+pub(crate) use setters::{setters, take_absent};
 pub use stop::{FailedTask, FinishReason, StopReason};
 pub use todo::{Todo, TodoStatus};
 pub use usage::{Money, PriceTier, Prices, Usage};

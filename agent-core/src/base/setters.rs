@@ -1,4 +1,4 @@
-//! Setters of plain options.
+//! Setters of plain options, and options taken from others.
 
 /// Defines setters of a struct's fields, each `method(field: type) => value of the field;` with its documentation, or
 /// all of a block `method(argument: type) sets field = value;`.
@@ -25,4 +25,11 @@ macro_rules! setters {
     };
 }
 
-pub(crate) use setters;
+/// Takes each of these options that is absent from `others`.
+macro_rules! take_absent {
+    ($to:expr, $others:expr; $($field:ident)+) => {
+        $(if $to.$field.is_none() { $to.$field.clone_from(&$others.$field); })+
+    };
+}
+
+pub(crate) use {setters, take_absent};

@@ -8,7 +8,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::{Error, ErrorKind, Result};
+use crate::base::{Error, ErrorKind, Result, take_absent};
 
 /// Tokens of one model call or of many.
 ///
@@ -95,12 +95,8 @@ impl Usage {
 
     /// Takes over each figure that `later` has. Streams report usage several times; the last report counts.
     pub fn merge(&mut self, later: Usage) {
-        self.input = later.input.or(self.input);
-        self.output = later.output.or(self.output);
-        self.cache_read = later.cache_read.or(self.cache_read);
-        self.cache_write = later.cache_write.or(self.cache_write);
-        self.reasoning = later.reasoning.or(self.reasoning);
-        self.cost = later.cost.or(self.cost);
+        let earlier = std::mem::replace(self, later);
+        take_absent!(self, earlier; input output cache_read cache_write reasoning cost);
     }
 }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{PromptCache, ReasoningParams};
-use crate::base::{json, setters};
+use crate::base::{json, setters, take_absent};
 
 /// Sampling and limits of a call. An absent value is left out of the request.
 ///
@@ -114,25 +114,15 @@ impl Params {
     #[must_use]
     pub fn or(mut self, defaults: &Self) -> Self {
         let limit = |max: Option<u64>| max.filter(|max| *max > 0);
-        self.temperature = self.temperature.or(defaults.temperature);
-        self.top_p = self.top_p.or(defaults.top_p);
-        self.top_k = self.top_k.or(defaults.top_k);
-        self.presence_penalty = self.presence_penalty.or(defaults.presence_penalty);
-        self.frequency_penalty = self.frequency_penalty.or(defaults.frequency_penalty);
+        take_absent!(self, defaults; temperature top_p top_k presence_penalty frequency_penalty seed extra);
+        take_absent!(self, defaults; parallel_tool_calls reasoning cache cache_key strict_tools);
         self.max_output = limit(self.max_output).or(limit(defaults.max_output));
         if self.stop.is_empty() {
             self.stop.clone_from(&defaults.stop);
         }
-        self.seed = self.seed.or(defaults.seed);
-        self.parallel_tool_calls = self.parallel_tool_calls.or(defaults.parallel_tool_calls);
-        self.reasoning = self.reasoning.or(defaults.reasoning);
-        self.cache = self.cache.or(defaults.cache);
-        self.cache_key = self.cache_key.or_else(|| defaults.cache_key.clone());
-        self.strict_tools = self.strict_tools.or(defaults.strict_tools);
         for (key, value) in &defaults.metadata {
             self.metadata.entry(key.clone()).or_insert_with(|| value.clone());
         }
-        self.extra = self.extra.or_else(|| defaults.extra.clone());
         self
     }
 }

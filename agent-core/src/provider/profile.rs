@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Size;
-use crate::base::{Prices, setters};
+use crate::base::{Prices, setters, take_absent};
 
 /// Known facts about a model. `None` means unknown, and nothing is derived from an unknown figure.
 ///
@@ -28,6 +28,9 @@ pub struct Profile {
     /// True if the model can call tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<bool>,
+    /// True if the service searches and loads deferred tools itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_search: Option<bool>,
     /// True if the model sees images.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vision: Option<bool>,
@@ -62,6 +65,8 @@ impl Profile {
         with_max_output(max_output: u64) => Some(max_output);
         /// Says whether the model can call tools.
         with_tools(tools: bool) => Some(tools);
+        /// Says whether the service searches and loads [deferred](crate::tool::ToolSpec::deferred) tools itself.
+        with_tool_search(tool_search: bool) => Some(tool_search);
         /// Says whether the model sees images.
         with_vision(vision: bool) => Some(vision);
         /// Says whether the model reads documents.
@@ -82,19 +87,9 @@ impl Profile {
 
     /// These facts, with unknown ones taken from `others`.
     #[must_use]
-    pub fn or(self, others: &Self) -> Self {
-        Self {
-            context_window: self.context_window.or(others.context_window),
-            max_output: self.max_output.or(others.max_output),
-            tools: self.tools.or(others.tools),
-            vision: self.vision.or(others.vision),
-            documents: self.documents.or(others.documents),
-            structured_output: self.structured_output.or(others.structured_output),
-            structured_beside_tools: self.structured_beside_tools.or(others.structured_beside_tools),
-            reasoning: self.reasoning.or(others.reasoning),
-            sampling: self.sampling.or(others.sampling),
-            prices: self.prices.or_else(|| others.prices.clone()),
-            size: self.size.or(others.size),
-        }
+    pub fn or(mut self, others: &Self) -> Self {
+        take_absent!(self, others; context_window max_output tools tool_search vision documents structured_output);
+        take_absent!(self, others; structured_beside_tools reasoning sampling prices size);
+        self
     }
 }

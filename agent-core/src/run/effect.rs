@@ -101,7 +101,7 @@ impl ModelCall {
     /// Creates a call that is no step of a turn. The model is offered `tools`, which replace the request's own.
     #[must_use]
     pub fn new(model: Model, request: Request, tools: Tools) -> Self {
-        let request = request.with_tools(Arc::clone(tools.specs()));
+        let request = request.with_tools(Arc::clone(tools.specs_for(model.profile())));
         let silence = Limits::default().model_silence;
         Self { model, request, offered: tools, repair: None, step: 0, silence, template: None }
     }

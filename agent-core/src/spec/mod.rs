@@ -136,7 +136,7 @@ struct Inner {
 bitflags::bitflags! {
     /// Declarations of a tool by yes or no.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-    struct Declared: u8 {
+    struct Declared: u16 {
         const ALONE = 1;
         const NAMES_SUBJECTS = 1 << 1;
         const ANSWER = 1 << 2;
@@ -145,6 +145,7 @@ bitflags::bitflags! {
         const CHANGING_FILES = 1 << 5;
         const DEFERRED = 1 << 6;
         const CALLS_DEFERRED = 1 << 7;
+        const FINDS_DEFERRED = 1 << 8;
     }
 }
 
@@ -240,9 +241,11 @@ impl ToolSpec {
         /// Declares that its calls are its agent's answers and not work: rules, approvers and layers do not see them.
         #[doc(hidden)]
         answering, is_answer: ANSWER;
-        /// Declares that no request carries the tool. A model calls it by one that
-        /// [calls deferred tools](Self::calling_deferred), or by its own name. Its digest stays the same.
+        /// Declares that requests carry the tool only to services that [search](crate::provider::Profile::tool_search)
+        /// for tools. A model calls it by [another](Self::calling_deferred) or by its name. Its digest stays the same.
         deferred, is_deferred: DEFERRED;
+        /// Declares that it finds deferred tools.
+        finding_deferred, finds_deferred: FINDS_DEFERRED;
         /// Declares that its calls are those of the deferred tool that the argument `name` names, with the object
         /// `arguments`. Each is resolved before it is checked and judged, so this tool itself never runs.
         calling_deferred, calls_deferred: CALLS_DEFERRED;

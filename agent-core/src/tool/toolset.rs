@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use super::{Tool, ToolSpec};
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, Result, provider::Profile};
 
 /// A source of tools, asked again before each step, so that the offered tools may change during a run.
 pub trait Toolset: Send + Sync + fmt::Debug {
@@ -25,9 +25,12 @@ pub trait Toolset: Send + Sync + fmt::Debug {
 /// assert!(tools.prefixed("clock_").unwrap().get("clock_now").is_some());
 /// ```
 #[derive(Clone)]
-pub struct Tools {
-    tools: Arc<[Arc<dyn Tool>]>,
+pub struct Tools(Arc<Sorted>);
+
+struct Sorted {
+    tools: Vec<Arc<dyn Tool>>,
     specs: Arc<[ToolSpec]>,
+    searched: Arc<[ToolSpec]>,
 }
 
 impl Tools {
@@ -38,22 +41,17 @@ impl Tools {
     /// services refuse others.
     pub fn new(tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Result<Self> {
         let mut sorted: BTreeMap<String, Arc<dyn Tool>> = BTreeMap::new();
+        let wrong = |text| Err(Error::new(ErrorKind::Config, text));
         for tool in tools {
             let name = tool.spec().name().to_owned();
             let safe = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
             if name.is_empty() || name.len() > 64 || !name.chars().all(safe) {
-                return Err(Error::new(
-                    ErrorKind::Config,
-                    format!("`{name}` cannot name a tool; use 1 to 64 letters, digits, _ and -"),
-                ));
+                return wrong(format!("`{name}` cannot name a tool; use 1 to 64 letters, digits, _ and -"));
             }
             if sorted.insert(name.clone(), tool).is_some() {
-                return Err(Error::new(
-                    ErrorKind::Config,
-                    format!(
-                        "two tools are named `{name}`; give one of them another name (`AgentTool::with_name` for an agent), \
-                         or prefix one of the sets"
-                    ),
+                return wrong(format!(
+                    "two tools are named `{name}`; give one of them another name (`AgentTool::with_name` for an agent), \
+                     or prefix one of the sets"
                 ));
             }
         }
@@ -62,47 +60,58 @@ impl Tools {
 
     /// Creates a set of tools that come sorted by their names, each name once.
     pub fn from_sorted(tools: impl Iterator<Item = Arc<dyn Tool>>) -> Self {
-        let tools: Arc<[_]> = tools.collect();
-        let specs =
-            tools.iter().map(|tool| tool.spec()).filter(|spec| !spec.is_deferred()).cloned().collect();
-        Self { tools, specs }
+        let tools: Vec<_> = tools.collect();
+        let which = |keep: fn(&ToolSpec) -> bool| -> Arc<[_]> {
+            tools.iter().map(|tool| tool.spec()).filter(|spec| keep(spec)).cloned().collect()
+        };
+        let specs = which(|spec| !spec.is_deferred());
+        let searched = which(|spec| !spec.calls_deferred() && !spec.finds_deferred());
+        Self(Arc::new(Sorted { tools, specs, searched }))
     }
 
     /// The empty set.
     #[must_use]
     pub fn none() -> Self {
-        Self { tools: Arc::default(), specs: Arc::default() }
+        static NONE: std::sync::LazyLock<Tools> =
+            std::sync::LazyLock::new(|| Tools::from_sorted([].into_iter()));
+        NONE.clone()
     }
 
     /// The tool with this name.
     pub fn get(&self, name: &str) -> Option<&Arc<dyn Tool>> {
-        self.tools.get(self.tools.binary_search_by(|tool| tool.spec().name().cmp(name)).ok()?)
+        self.0.tools.get(self.0.tools.binary_search_by(|tool| tool.spec().name().cmp(name)).ok()?)
     }
 
     /// The tools, deferred ones too, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<dyn Tool>> {
-        self.tools.iter()
+        self.0.tools.iter()
     }
 
-    /// Declarations of the tools that are not deferred, sorted by name, as a request carries them.
+    /// Declarations of the tools that are not deferred, sorted by name, as most requests carry them.
     pub fn specs(&self) -> &Arc<[ToolSpec]> {
-        &self.specs
+        &self.0.specs
+    }
+
+    /// Declarations for a request to a model, sorted by name. Where its service [searches](Profile::tool_search)
+    /// deferred tools, they are among these, and those that find and call them are not.
+    pub fn specs_for(&self, model: &Profile) -> &Arc<[ToolSpec]> {
+        if model.tool_search == Some(true) { &self.0.searched } else { &self.0.specs }
     }
 
     /// True if both are one set, of which one is a clone.
     pub fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.tools, &other.tools)
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     /// True if there are no tools.
     pub fn is_empty(&self) -> bool {
-        self.tools.is_empty()
+        self.0.tools.is_empty()
     }
 
     /// The tools whose spec passes `keep`.
     #[must_use]
     pub fn keep(&self, keep: impl Fn(&ToolSpec) -> bool) -> Self {
-        Self::from_sorted(self.tools.iter().filter(|tool| keep(tool.spec())).cloned())
+        Self::from_sorted(self.iter().filter(|tool| keep(tool.spec())).cloned())
     }
 }
 

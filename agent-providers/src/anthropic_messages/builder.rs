@@ -7,7 +7,6 @@ use entourage_core::Result;
 use super::{AnthropicMessages, Messages};
 use crate::{
     http::{Auth, Settings},
-    on_demand::OnDemand,
     service::{Service, settings},
     vendor,
 };
@@ -16,33 +15,18 @@ use crate::{
 #[must_use]
 pub struct AnthropicMessagesBuilder {
     settings: Settings,
-    on_demand: OnDemand,
 }
 
 impl Default for AnthropicMessagesBuilder {
     /// Sends the key in the wire's own header, `x-api-key`; [`AnthropicMessagesBuilder::bearer`] changes that.
     fn default() -> Self {
-        Self {
-            settings: Settings { auth: Auth::Header("x-api-key"), ..Settings::default() },
-            on_demand: OnDemand::default(),
-        }
+        Self { settings: Settings { auth: Auth::Header("x-api-key"), ..Settings::default() } }
     }
 }
 
-settings!(AnthropicMessagesBuilder, on_demand);
+settings!(AnthropicMessagesBuilder,);
 
 impl AnthropicMessagesBuilder {
-    /// Leaves the agent's tools to the service's own search, by words in their names, descriptions and arguments: the
-    /// model sees those that are named in `shown`, and of the others those that it looked for. They are declared in
-    /// each request, count as no input until they were found, and are called by their own names. For models that can
-    /// search, from Claude 4.5 on; the service refuses requests to others.
-    ///
-    /// It is an alternative to a set of tools that the program searches itself, which works with any model.
-    pub fn tools_on_demand<S: Into<String>>(mut self, shown: impl IntoIterator<Item = S>) -> Self {
-        self.on_demand = OnDemand::except(shown);
-        self
-    }
-
     /// Checks the settings without connecting.
     ///
     /// # Errors
@@ -56,6 +40,6 @@ impl AnthropicMessagesBuilder {
         if let Some(known) = known.filter(|_| self.settings.vendor.is_empty()) {
             known.name.clone_into(&mut self.settings.vendor);
         }
-        Ok(AnthropicMessages(Arc::new(Service::new(self.settings, Messages { on_demand: self.on_demand })?)))
+        Ok(AnthropicMessages(Arc::new(Service::new(self.settings, Messages)?)))
     }
 }

@@ -18,7 +18,6 @@ use super::{
 use crate::{
     body::{Body, all_tools, gather, put},
     new_messages,
-    on_demand::OnDemand,
     service::Encoded,
 };
 
@@ -33,7 +32,7 @@ const FIXED: [&str; 4] = ["messages", "stream", "tools", "output_config"];
 #[must_use]
 pub fn encode(request: &Request) -> Vec<u8> {
     let strict = request.params.strict_tools == Some(true);
-    let tools = tools::encode(&request.tools, strict, &OnDemand::default());
+    let tools = tools::encode(&request.tools, strict);
     encode_with_tools(request, &tools, "the service").body
 }
 

@@ -15,8 +15,8 @@
 //!   service's own tools, and its summaries of the conversation, come as opaque parts too. All are replayed.
 //! - **Tools of the service** are declared in `Params::extra` under `tools`: they are added to the agent's. Beta
 //!   features need a header `anthropic-beta` ([`AnthropicMessagesBuilder::header`]).
-//! - **Tools on demand**: with [`AnthropicMessagesBuilder::tools_on_demand`] the service searches the agent's tools,
-//!   and shows its model those that it found. Its searches and what they found come as opaque parts.
+//! - **Deferred tools**: the service's own search finds them, from Claude 4.5 on. It loads, shows and bills those that
+//!   it found. Its searches and what they found come as opaque parts.
 //! - **`pause_turn`**: the service paused a long turn of its own tools. It ends as `FinishReason::Other` with that
 //!   word; calling again with the reply in the history continues the turn.
 
@@ -50,7 +50,6 @@ use entourage_core::{
 
 use crate::{
     http::Failing,
-    on_demand::OnDemand,
     service::{Address, Encoded, Wire, provider},
 };
 
@@ -74,10 +73,8 @@ provider! {
     AnthropicMessages(Messages), AnthropicMessagesBuilder
 }
 
-#[derive(Debug, Default)]
-struct Messages {
-    on_demand: OnDemand,
-}
+#[derive(Debug)]
+struct Messages;
 
 impl Wire for Messages {
     const NAME: &'static str = NAME;
@@ -90,7 +87,7 @@ impl Wire for Messages {
     }
 
     fn encode_tools(&self, tools: &[ToolSpec], strict: bool) -> Vec<u8> {
-        tools::encode(tools, strict, &self.on_demand)
+        tools::encode(tools, strict)
     }
 
     fn encode(&self, request: &Request, tools: &[u8], vendor: &str) -> Encoded {
@@ -101,7 +98,7 @@ impl Wire for Messages {
         AnthropicMessagesDecoder::reporting(failing)
     }
 
-    fn profile(&self, model: &str) -> Profile {
-        profile::profile(model)
+    fn profile(&self, vendor: &str, model: &str) -> Profile {
+        profile::profile(vendor, model)
     }
 }

@@ -5,6 +5,8 @@
 
 use entourage_core::provider::Profile;
 
+use crate::vendor;
+
 /// Facts from the name of a Claude model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Claude {
@@ -59,10 +61,12 @@ impl Claude {
     }
 }
 
-pub(super) fn profile(model: &str) -> Profile {
+pub(super) fn profile(vendor: &str, model: &str) -> Profile {
     let mut profile = Profile::default();
     if let Some(claude) = Claude::named(model) {
         profile.tools = Some(true);
+        // Other services that speak this wire need not have the search.
+        profile.tool_search = (vendor == vendor::ANTHROPIC.name && claude.version >= (4, 5)).then_some(true);
         profile.structured_beside_tools = Some(true);
         profile.vision = Some(claude.version >= (3, 0));
         profile.reasoning = Some(claude.thinks());

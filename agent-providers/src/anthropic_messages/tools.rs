@@ -10,7 +10,7 @@ use entourage_core::{
 };
 use serde_json::{Map, Value, json};
 
-use crate::{body::items, on_demand::OnDemand, schema};
+use crate::{body::items, schema};
 
 /// Limits of enforcement in one request: tools, and properties that may be of several types.
 const MAX_STRICT: usize = 20;
@@ -29,7 +29,7 @@ struct Plan {
 }
 
 /// The tools, joined by commas without brackets.
-pub(super) fn encode(tools: &[ToolSpec], strict: bool, on_demand: &OnDemand) -> Vec<u8> {
+pub(super) fn encode(tools: &[ToolSpec], strict: bool) -> Vec<u8> {
     let ours = tools.iter().zip(plans(tools, strict)).map(|(tool, plan)| {
         let mut fields = Map::new();
         fields.insert("name".to_owned(), json!(tool.name()));
@@ -40,13 +40,13 @@ pub(super) fn encode(tools: &[ToolSpec], strict: bool, on_demand: &OnDemand) -> 
         if plan.strict {
             fields.insert("strict".to_owned(), json!(true));
         }
-        if on_demand.has(tool) {
+        if tool.is_deferred() {
             fields.insert("defer_loading".to_owned(), json!(true));
         }
         fields
     });
     // At the end, where the cache marker is: the service takes none at a tool that it loads on demand.
-    let search = on_demand.has_any(tools).then(|| {
+    let search = tools.iter().any(ToolSpec::is_deferred).then(|| {
         SEARCH.into_iter().map(|(key, value)| (key.to_owned(), json!(value))).collect::<Map<_, _>>()
     });
     items(ours.chain(search))

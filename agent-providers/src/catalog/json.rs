@@ -40,6 +40,7 @@ fn profile(facts: &At<'_>) -> Result<Profile> {
             "context_window" => profile.context_window = Some(fact.tokens()?),
             "max_output" => profile.max_output = Some(fact.tokens()?),
             "tools" => profile.tools = Some(fact.truth()?),
+            "tool_search" => profile.tool_search = Some(fact.truth()?),
             "vision" => profile.vision = Some(fact.truth()?),
             "documents" => profile.documents = Some(fact.truth()?),
             "structured_output" => profile.structured_output = Some(fact.truth()?),
@@ -50,8 +51,8 @@ fn profile(facts: &At<'_>) -> Result<Profile> {
             "prices" => profile.prices = Some(prices(&fact)?),
             _ => {
                 return Err(fact.refused(
-                    "is no fact about a model; use context_window, max_output, tools, vision, documents, \
-                     structured_output, structured_beside_tools, reasoning, sampling, size or prices",
+                    "is no fact about a model; use context_window, max_output, tools, tool_search, vision, \
+                     documents, structured_output, structured_beside_tools, reasoning, sampling, size or prices",
                 ));
             }
         }

@@ -93,7 +93,7 @@ impl Wire for Generate {
         GeminiDecoder::reporting(failing)
     }
 
-    fn profile(&self, model: &str) -> Profile {
+    fn profile(&self, _: &str, model: &str) -> Profile {
         profile::Name::read(model).profile()
     }
 }

@@ -79,7 +79,7 @@ impl Wire for Chat {
         OllamaDecoder::reporting(failing)
     }
 
-    fn profile(&self, _model: &str) -> Profile {
+    fn profile(&self, _: &str, _: &str) -> Profile {
         profile::profile()
     }
 }

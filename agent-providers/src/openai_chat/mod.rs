@@ -77,7 +77,7 @@ impl Wire for Chat {
         OpenAiChatDecoder::reporting(self.0, failing)
     }
 
-    fn profile(&self, _model: &str) -> Profile {
+    fn profile(&self, _: &str, _: &str) -> Profile {
         let mut profile = Profile::default();
         profile.structured_output = match self.0.schema {
             // A guarantee of JSON is not a guarantee of a schema.

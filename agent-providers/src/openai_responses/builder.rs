@@ -7,7 +7,6 @@ use entourage_core::Result;
 use super::{OpenAiResponses, Responses};
 use crate::{
     http::{Auth, Settings},
-    on_demand::OnDemand,
     service::{Service, settings},
     vendor,
 };
@@ -17,23 +16,11 @@ use crate::{
 #[derive(Default)]
 pub struct OpenAiResponsesBuilder {
     settings: Settings,
-    on_demand: OnDemand,
 }
 
-settings!(OpenAiResponsesBuilder, on_demand);
+settings!(OpenAiResponsesBuilder,);
 
 impl OpenAiResponsesBuilder {
-    /// Leaves the agent's tools to the service's own search: the model sees those that are named in `shown`, and of the
-    /// others those that it looked for. They are declared in each request, count as no input until they were found, and
-    /// are called by their own names. For models that can search, from GPT-5.4 on; the service refuses requests to
-    /// others.
-    ///
-    /// It is an alternative to a set of tools that the program searches itself, which works with any model.
-    pub fn tools_on_demand<S: Into<String>>(mut self, shown: impl IntoIterator<Item = S>) -> Self {
-        self.on_demand = OnDemand::except(shown);
-        self
-    }
-
     /// Checks the settings without connecting.
     ///
     /// # Errors
@@ -50,6 +37,6 @@ impl OpenAiResponsesBuilder {
         if known == Some(&vendor::AZURE) && self.settings.auth == Auth::Bearer {
             self.settings.auth = Auth::Header("api-key");
         }
-        Ok(OpenAiResponses(Arc::new(Service::new(self.settings, Responses { on_demand: self.on_demand })?)))
+        Ok(OpenAiResponses(Arc::new(Service::new(self.settings, Responses)?)))
     }
 }

@@ -9,9 +9,7 @@ use serde_json::json;
 use super::{input::Variant, params::Settings};
 use crate::{
     body::{Body, all_tools, gather, items},
-    new_messages,
-    on_demand::OnDemand,
-    schema,
+    new_messages, schema,
     service::Encoded,
 };
 
@@ -30,12 +28,11 @@ const FIXED: [&str; 5] = ["input", "stream", "tools", "text", "reasoning"];
 #[must_use]
 pub fn encode(request: &Request) -> Vec<u8> {
     let strict = request.params.strict_tools == Some(true);
-    encode_with_tools(request, &encode_tools(&request.tools, strict, &OnDemand::default()), "the service")
-        .body
+    encode_with_tools(request, &encode_tools(&request.tools, strict), "the service").body
 }
 
 /// The tools, joined by commas. They seldom change between calls, so the caller keeps them.
-pub(super) fn encode_tools(tools: &[ToolSpec], strict: bool, on_demand: &OnDemand) -> Vec<u8> {
+pub(super) fn encode_tools(tools: &[ToolSpec], strict: bool) -> Vec<u8> {
     let ours = tools.iter().map(|tool| {
         let translated = strict.then(|| schema::strict(tool.schema()));
         let enforced = translated.as_ref().is_some_and(|translated| translated.strict);
@@ -47,12 +44,12 @@ pub(super) fn encode_tools(tools: &[ToolSpec], strict: bool, on_demand: &OnDeman
             "parameters": translated.map_or_else(|| schema::object(tool.schema()), |translated| translated.schema),
             "strict": enforced,
         });
-        if let Some(fields) = item.as_object_mut().filter(|_| on_demand.has(tool)) {
+        if let Some(fields) = item.as_object_mut().filter(|_| tool.is_deferred()) {
             fields.insert("defer_loading".to_owned(), json!(true));
         }
         item
     });
-    let search = on_demand.has_any(tools).then(|| json!({"type": "tool_search"}));
+    let search = tools.iter().any(ToolSpec::is_deferred).then(|| json!({"type": "tool_search"}));
     items(ours.chain(search))
 }
 

@@ -30,7 +30,6 @@ use entourage_core::{
 
 use crate::{
     http::Failing,
-    on_demand::OnDemand,
     service::{Address, Encoded, Wire, provider},
 };
 
@@ -56,9 +55,7 @@ provider! {
 
 /// The wire itself.
 #[derive(Debug)]
-pub(crate) struct Responses {
-    on_demand: OnDemand,
-}
+pub(crate) struct Responses;
 
 impl Wire for Responses {
     const NAME: &'static str = NAME;
@@ -72,7 +69,7 @@ impl Wire for Responses {
     }
 
     fn encode_tools(&self, tools: &[ToolSpec], strict: bool) -> Vec<u8> {
-        encode::encode_tools(tools, strict, &self.on_demand)
+        encode::encode_tools(tools, strict)
     }
 
     fn encode(&self, request: &Request, tools: &[u8], vendor: &str) -> Encoded {
@@ -83,7 +80,7 @@ impl Wire for Responses {
         OpenAiResponsesDecoder::reporting(failing)
     }
 
-    fn profile(&self, model: &str) -> Profile {
-        profile::of(model)
+    fn profile(&self, vendor: &str, model: &str) -> Profile {
+        profile::of(vendor, model)
     }
 }

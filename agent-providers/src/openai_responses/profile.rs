@@ -2,12 +2,20 @@
 
 use entourage_core::provider::{Effort, Profile};
 
-/// Abilities that follow from a model's name. Nothing is known of names that are not OpenAI's.
-pub(super) fn of(model: &str) -> Profile {
+use super::NAME;
+use crate::vendor;
+
+/// Abilities that follow from a model's name. Nothing is known of names that are not OpenAI's. The search for tools is
+/// one of its own service.
+pub(super) fn of(vendor: &str, model: &str) -> Profile {
     let mut profile = Profile::default();
     let name = model.rsplit('/').next().unwrap_or(model);
     if name.starts_with("gpt-") || efforts(model).is_some() {
         profile.structured_beside_tools = Some(true);
+    }
+    let searches = version(name).is_some_and(|version| version >= (5, 4)) && !name.contains("-nano");
+    if searches && [vendor::OPENAI.name, NAME].contains(&vendor) {
+        profile.tool_search = Some(true);
     }
     if let Some(words) = efforts(model) {
         profile.reasoning = Some(true);
@@ -27,18 +35,21 @@ fn efforts(model: &str) -> Option<&'static [Effort]> {
     {
         return Some(&[Low, Medium, High]);
     }
-    let rest = name.strip_prefix("gpt-")?;
+    match version(name)? {
+        (5, 0) if name.contains("-codex") => Some(&[Low, Medium, High]),
+        (5, 0) => Some(&[Minimal, Low, Medium, High]),
+        (5, 1) if !name.contains("-max") => Some(&[Nothing, Low, Medium, High]),
+        _ => Some(&[Nothing, Low, Medium, High, Max]),
+    }
+}
+
+/// The version of a model from GPT-5 on that is no chat model; the argument is its name without a path.
+fn version(name: &str) -> Option<(u32, u32)> {
+    let rest = name.strip_prefix("gpt-").filter(|rest| !rest.contains("-chat"))?;
     let digits = |text: &str| text.chars().take_while(char::is_ascii_digit).collect::<String>();
     let major: u32 = digits(rest).parse().ok().filter(|major| (5..20).contains(major))?;
     let minor = rest.split_once('.').filter(|(before, _)| *before == major.to_string());
-    let minor: u32 = minor.and_then(|(_, after)| digits(after).parse().ok()).unwrap_or(0);
-    match (major, minor) {
-        _ if rest.contains("-chat") => None,
-        (5, 0) if rest.contains("-codex") => Some(&[Low, Medium, High]),
-        (5, 0) => Some(&[Minimal, Low, Medium, High]),
-        (5, 1) if !rest.contains("-max") => Some(&[Nothing, Low, Medium, High]),
-        _ => Some(&[Nothing, Low, Medium, High, Max]),
-    }
+    Some((major, minor.and_then(|(_, after)| digits(after).parse().ok()).unwrap_or(0)))
 }
 
 /// The wire's word for `effort` at `model`, and true if it means exactly that. A model that does not know the word
@@ -93,9 +104,22 @@ mod tests {
             ("o3d", None, None, "high", "none"),
             ("", None, None, "high", "none"),
         ] {
-            let profile = of(model);
+            let profile = of("openai", model);
             assert_eq!((profile.reasoning, profile.sampling), (reasons, sampling), "{model}");
             assert_eq!((effort(model, Effort::Max).0, effort(model, Effort::None).0), (max, none), "{model}");
+        }
+        for (vendor, model, searches) in [
+            ("openai", "gpt-5.4", Some(true)),
+            ("openai-responses", "gpt-5.4-mini-2026-03-17", Some(true)),
+            ("openai", "gpt-6", Some(true)),
+            ("openai", "gpt-5.4-nano", None),
+            ("openai", "gpt-5.4-chat-latest", None),
+            ("openai", "gpt-5.2", None),
+            ("openai", "o4", None),
+            ("azure", "gpt-5.4", None),
+            ("gateway.example", "gpt-5.4", None),
+        ] {
+            assert_eq!(of(vendor, model).tool_search, searches, "{vendor}: {model}");
         }
         assert_eq!(effort("gpt-5.2", Effort::Minimal), ("low", false));
         assert_eq!(effort("gpt-5.2", Effort::High), ("high", true));

@@ -47,7 +47,8 @@ pub(super) struct FindTools {
 
 impl FindTools {
     pub(super) fn new() -> Self {
-        Self { spec: ToolSpec::new(FIND, FINDS, schema_of::<Search>()).with_access(Access::NONE) }
+        let spec = ToolSpec::new(FIND, FINDS, schema_of::<Search>());
+        Self { spec: spec.with_access(Access::NONE).finding_deferred() }
     }
 }
 

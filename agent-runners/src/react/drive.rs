@@ -196,11 +196,12 @@ impl ReactAgent {
         if let Some(params) = params {
             request.params = params.over(&request.params);
         }
-        request.tools = Arc::clone(tools.specs());
+        request.tools = Arc::clone(tools.specs_for(model.profile()));
         let offered = match self.rule() {
             Some(rule) => {
                 let joined = rule.join(&tools);
-                rule.ask(rule.strategy(&model, &tools, cx.scope()), &mut request, &joined);
+                let strategy = rule.strategy(&model, &tools, cx.scope());
+                rule.ask(strategy, &mut request, joined.specs_for(model.profile()));
                 joined
             }
             None if speaks_only => Tools::none(),

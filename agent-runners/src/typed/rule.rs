@@ -117,11 +117,11 @@ impl Rule {
 
     /// Completes the request of a step. All requests of one model are completed alike, so that each extends the one
     /// before. A tool choice that a program made stays.
-    pub(crate) fn ask(&self, strategy: Strategy, request: &mut Request, joined: &Tools) {
+    pub(crate) fn ask(&self, strategy: Strategy, request: &mut Request, joined: &Arc<[ToolSpec]>) {
         match strategy {
             Strategy::Native => request.output = self.output.clone(),
             Strategy::Tool => {
-                request.tools = Arc::clone(joined.specs());
+                request.tools = Arc::clone(joined);
                 // Services refuse a forced call while their model thinks.
                 if request.tool_choice == ToolChoice::Auto && request.params.reasoning.is_none() {
                     request.tool_choice = match request.tools.len() {

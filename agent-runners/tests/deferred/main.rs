@@ -13,6 +13,7 @@ mod hand;
 mod judged;
 mod names;
 mod requests;
+mod searched;
 
 use std::sync::Arc;
 

@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::{agent, found, of, told};
 
-fn many(count: usize) -> Tools {
+pub(crate) fn many(count: usize) -> Tools {
     let schema =
         json!({"type": "object", "properties": {"title": {"type": "string", "description": "Its title."}}});
     let tool = |n: usize| {
@@ -109,8 +109,8 @@ async fn issue_15_each_request_begins_with_the_one_before_while_the_set_changes(
 }
 
 #[derive(Debug, PartialEq, serde::Deserialize, schemars::JsonSchema)]
-struct Answer {
-    count: u8,
+pub(crate) struct Answer {
+    pub(crate) count: u8,
 }
 
 #[tokio::test]

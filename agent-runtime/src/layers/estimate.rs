@@ -19,8 +19,9 @@ pub(crate) fn tokens(bytes: usize) -> u64 {
 
 /// Estimated tokens of a whole prompt: instructions, tools, schema and messages, and 1,500 for each file.
 pub(crate) fn input_tokens(request: &Request) -> u64 {
-    let tools =
-        request.tools.iter().map(|tool| tool.name().len() + tool.description().len() + value(tool.schema()));
+    // A deferred tool costs nothing until the service's search found it.
+    let tools = request.tools.iter().filter(|tool| !tool.is_deferred());
+    let tools = tools.map(|tool| tool.name().len() + tool.description().len() + value(tool.schema()));
     let schema = match &request.output {
         OutputFormat::Schema(schema) => value(&schema.schema),
         _ => 0,

@@ -181,7 +181,7 @@ async fn cm08_no_text_at_all_is_an_empty_answer() {
 }
 
 /// Most bytes of the future in which a `ReactAgent` runs: a run holds it for as long as it lasts.
-const RUN_BYTES: usize = 624;
+const RUN_BYTES: usize = 600;
 
 #[tokio::test]
 async fn the_future_of_a_run_is_small() {

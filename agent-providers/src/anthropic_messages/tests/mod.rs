@@ -12,7 +12,6 @@ use entourage_core::{
 use serde_json::{Value, json};
 
 use super::{AnthropicMessagesDecoder, encode::encode_with_tools, tools};
-use crate::on_demand::OnDemand;
 
 fn call(id: &str, name: &str, arguments: &str) -> ToolCall {
     ToolCall::new(id, name, Arguments::parse(arguments).unwrap())
@@ -27,7 +26,7 @@ fn asked(model: &str, change: impl FnOnce(&mut Params)) -> Request {
 
 fn encoded(request: &Request) -> (Value, Vec<Warning>) {
     let strict = request.params.strict_tools == Some(true);
-    let tools = tools::encode(&request.tools, strict, &OnDemand::default());
+    let tools = tools::encode(&request.tools, strict);
     let encoded = encode_with_tools(request, &tools, "anthropic");
     (serde_json::from_slice(&encoded.body).unwrap(), encoded.warnings)
 }

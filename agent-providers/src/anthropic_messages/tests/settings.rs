@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{asked, body, encoded, hello};
 use crate::anthropic_messages::{AnthropicMessages, Messages, encode, profile::profile, tools};
-use crate::{on_demand::OnDemand, service::Wire};
+use crate::service::Wire;
 
 #[test]
 fn a_plain_request_says_what_the_wire_demands() {
@@ -20,7 +20,7 @@ fn a_plain_request_says_what_the_wire_demands() {
                "messages": hello()})
     );
     assert!(warnings.is_empty());
-    let address = Messages::default().address(&asked("m", |_| {}));
+    let address = Messages.address(&asked("m", |_| {}));
     assert_eq!(address.path, ["messages"]);
     assert_eq!(address.headers, [("anthropic-version", "2023-06-01".to_owned())]);
 }
@@ -174,7 +174,7 @@ fn thinking_takes_away_what_the_service_refuses_beside_it() {
 #[test]
 fn names_of_models_are_read() {
     let facts = |name: &str| {
-        let known = profile(name);
+        let known = profile("anthropic", name);
         (known.max_output, known.reasoning, known.sampling)
     };
     for (name, expected) in [
@@ -191,6 +191,14 @@ fn names_of_models_are_read() {
         ("llama-4-6", (None, None, None)),
     ] {
         assert_eq!(facts(name), expected, "{name}");
+    }
+    for (vendor, name, searches) in [
+        ("anthropic", "claude-haiku-4-5", Some(true)),
+        ("anthropic", "claude-opus-5", Some(true)),
+        ("anthropic", "claude-opus-4-1", None),
+        ("gateway.example", "claude-haiku-4-5", None),
+    ] {
+        assert_eq!(profile(vendor, name).tool_search, searches, "{vendor}: {name}");
     }
 }
 
@@ -326,17 +334,17 @@ fn providers_are_built_for_any_address_and_show_no_secret() {
 }
 
 #[test]
-fn issue_15_tools_on_demand_are_declared_and_searched_by_the_service() {
+fn issue_15_deferred_tools_are_declared_and_searched_by_the_service() {
     let spec = |name: &str| ToolSpec::new(name, "", json!({"type": "object"}));
-    let tools = ["ask", "rate", "stock"].map(spec);
-    let declared = |on_demand: &OnDemand, tools: &[ToolSpec]| -> Value {
-        let items = String::from_utf8(tools::encode(tools, false, on_demand)).unwrap();
+    let tools = [spec("ask"), spec("rate").deferred(), spec("stock").deferred()];
+    let declared = |tools: &[ToolSpec]| -> Value {
+        let items = String::from_utf8(tools::encode(tools, false)).unwrap();
         serde_json::from_str(&format!("[{items}]")).unwrap()
     };
     let object = json!({"type": "object", "properties": {}});
     let shown = json!({"name": "ask", "input_schema": object});
     assert_eq!(
-        declared(&OnDemand::except(["ask"]), &tools),
+        declared(&tools),
         json!([
             shown,
             {"name": "rate", "input_schema": object, "defer_loading": true},
@@ -345,10 +353,9 @@ fn issue_15_tools_on_demand_are_declared_and_searched_by_the_service() {
         ])
     );
     // There is nothing to search.
-    assert_eq!(declared(&OnDemand::except(["ask"]), &tools[..1]), json!([shown]));
-    assert_eq!(declared(&OnDemand::default(), &tools[..1]), json!([shown]));
+    assert_eq!(declared(&tools[..1]), json!([shown]));
     // The cache marker is at none of them, which the service would refuse.
-    let messages = Messages { on_demand: OnDemand::except(["ask"]) };
+    let messages = Messages;
     let cached = asked("m", |params| params.cache = Some(PromptCache::Short)).with_tools(tools);
     let encoded = messages.encode(&cached, &messages.encode_tools(&cached.tools, false), "v");
     let sent: Value = serde_json::from_slice(&encoded.body).unwrap();

@@ -17,11 +17,10 @@ use super::{
     super::{NAME, OpenAiResponses, encode::encode_tools, encode::encode_with_tools},
     searched,
 };
-use crate::on_demand::OnDemand;
 
 fn sent(request: &Request, vendor: &str) -> (Value, Vec<Warning>) {
     let strict = request.params.strict_tools == Some(true);
-    let tools = encode_tools(&request.tools, strict, &OnDemand::default());
+    let tools = encode_tools(&request.tools, strict);
     let encoded = encode_with_tools(request, &tools, vendor);
     (serde_json::from_slice(&encoded.body).unwrap(), encoded.warnings)
 }
@@ -401,16 +400,16 @@ fn names_follow_the_address_and_debug_shows_no_secret() {
 }
 
 #[test]
-fn issue_15_tools_on_demand_are_declared_and_searched_by_the_service() {
+fn issue_15_deferred_tools_are_declared_and_searched_by_the_service() {
     let spec = |name: &str| ToolSpec::new(name, "", json!({"type": "object", "properties": {}}));
-    let tools = ["ask", "rate"].map(spec);
-    let items = encode_tools(&tools, false, &OnDemand::except(["ask"]));
+    let tools = [spec("ask"), spec("rate").deferred()];
+    let items = encode_tools(&tools, false);
     let sent: Value = serde_json::from_str(&format!("[{}]", String::from_utf8(items).unwrap())).unwrap();
     let flags: Vec<_> = (0..2).map(|place| (&sent[place]["name"], &sent[place]["defer_loading"])).collect();
     assert_eq!(flags, [(&json!("ask"), &Value::Null), (&json!("rate"), &json!(true))]);
     assert_eq!(sent[2], json!({"type": "tool_search"}));
-    let without = encode_tools(&tools[..1], false, &OnDemand::except(["ask"]));
-    assert_eq!(without, encode_tools(&tools[..1], false, &OnDemand::default()), "there is nothing to search");
+    let without = String::from_utf8(encode_tools(&tools[..1], false)).unwrap();
+    assert!(!without.contains("tool_search"), "there is nothing to search: {without}");
 }
 
 #[test]

@@ -18,6 +18,7 @@ use rmcp::{
 
 use super::{
     answer::Answer,
+    bounded::Bounded,
     client::Client,
     content,
     login::{Login, Wanted},
@@ -82,6 +83,7 @@ async fn reached(
             let (process, output, input) = ServerProcess::start((program, args), env, dir.as_deref())
                 .map_err(|error| format!("`{}` cannot be started: {error}", program.to_string_lossy()))?;
             let transport = AsyncRwTransport::new(output, input).with_max_line_length(MESSAGE);
+            let transport = Bounded::new(transport);
             match client.serve_with_lifecycle(transport, lifecycle).await {
                 Ok(service) => Ok((service, Some(process))),
                 Err(error) => Err(failed(server, &error).with_words_of(&process).await),

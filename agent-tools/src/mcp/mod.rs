@@ -4,6 +4,7 @@
 //! runs with all rights of this program.
 
 mod answer;
+mod bounded;
 mod client;
 mod config;
 mod content;

@@ -51,6 +51,7 @@
 //! request gets 403 if its `Host` is neither a loopback name nor [allowed](ToolServer::allow_hosts), or if it has an
 //! `Origin`, as those of browsers do, that is neither the server's own nor [allowed](ToolServer::allow_origins).
 
+mod bounded;
 mod bounds;
 mod call;
 mod changes;
@@ -82,7 +83,7 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::{bounds::Bounds, conversation::Conversation, handler::Handler, served::Served};
+use crate::{bounded::Bounded, bounds::Bounds, conversation::Conversation, handler::Handler, served::Served};
 
 /// A server of tools and agents for clients of the Model Context Protocol.
 ///
@@ -238,7 +239,8 @@ impl ToolServer {
     }
 
     /// Serves one client over a pair of byte streams, in lines of JSON, until `read` ends. Calls in flight then have
-    /// five seconds to answer, and are cancelled. Dropping the future cancels all calls.
+    /// five seconds to answer, and are cancelled. Dropping the future cancels all calls. While 256 messages wait for
+    /// the client to read them, no more is read from it.
     ///
     /// # Errors
     /// [`ErrorKind::Config`], before anything is read, for an invalid name and for two tools of one name;
@@ -251,6 +253,7 @@ impl ToolServer {
         let (served, tell) = self.served()?;
         let handler = Handler::new(Arc::clone(&served), Conversation::new(&served)?);
         let transport = AsyncRwTransport::new_server(read, write).with_max_line_length(served.bounds.message);
+        let transport = Bounded::new(transport);
         let over = CancellationToken::new();
         let _over = over.clone().drop_guard();
         let _watching = changes::watch(&served, tell, over.clone());

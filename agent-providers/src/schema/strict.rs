@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 
 use super::{
-    object,
+    loose, object,
     words::{self, make_nullable, type_of},
 };
 
@@ -45,7 +45,9 @@ pub(crate) struct Translated {
 /// `Option` or `#[serde(default)]`. Objects with free keys, tuples, values of any type and a root that is not an
 /// object cannot be expressed.
 pub(crate) fn strict(schema: &Value) -> Translated {
-    let mut walk = Walk { root: schema, ..Walk::default() };
+    // Within a schema `true` and `{}` say the same, so both have the same form here.
+    let root = if schema.is_object() { &loose(schema) } else { schema };
+    let mut walk = Walk { root, ..Walk::default() };
     match walk.whole() {
         Ok(fields) => Translated {
             schema: Value::Object(fields),

@@ -326,6 +326,17 @@ fn is_strict(schema: &Value) -> bool {
     reference && closed && known && inner && choices && defs
 }
 
+#[test]
+fn a_schema_that_takes_all_has_one_form_however_it_is_written() {
+    for of in ["anyOf", "oneOf", "allOf"] {
+        let written =
+            |all: Value| json!({"type": "object", "properties": {"a": {"type": "string", of: [all]}}});
+        let (short, long) = (strict(&written(json!(true))), strict(&written(json!({}))));
+        assert_eq!(short, long, "{of}");
+        assert!(short.strict, "{of}: {short:?}");
+    }
+}
+
 proptest! {
     #[test]
     fn a_translation_is_strict_and_its_own_translation(root in any_schema(), definition in any_schema()) {

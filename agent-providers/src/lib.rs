@@ -63,6 +63,7 @@ mod new_messages;
 #[cfg(feature = "ollama")]
 pub mod ollama;
 #[cfg(any(feature = "anthropic-messages", feature = "openai-responses"))]
+mod on_demand;
 #[cfg(feature = "openai-chat")]
 pub mod openai_chat;
 #[cfg(feature = "openai-responses")]

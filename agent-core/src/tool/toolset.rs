@@ -30,7 +30,7 @@ pub struct Tools(Arc<Sorted>);
 struct Sorted {
     tools: Vec<Arc<dyn Tool>>,
     specs: Arc<[ToolSpec]>,
-    searched: Arc<[ToolSpec]>,
+    all: Arc<[ToolSpec]>,
 }
 
 impl Tools {
@@ -65,8 +65,8 @@ impl Tools {
             tools.iter().map(|tool| tool.spec()).filter(|spec| keep(spec)).cloned().collect()
         };
         let specs = which(|spec| !spec.is_deferred());
-        let searched = which(|spec| !spec.calls_deferred() && !spec.finds_deferred());
-        Self(Arc::new(Sorted { tools, specs, searched }))
+        let all = which(|_| true);
+        Self(Arc::new(Sorted { tools, specs, all }))
     }
 
     /// The empty set.
@@ -92,10 +92,10 @@ impl Tools {
         &self.0.specs
     }
 
-    /// Declarations for a request to a model, sorted by name. Where its service [searches](Profile::tool_search)
-    /// deferred tools, they are among these, and those that find and call them are not.
+    /// Declarations for a request to a model, sorted by name: with the deferred tools where its service
+    /// [searches](Profile::tool_search) them.
     pub fn specs_for(&self, model: &Profile) -> &Arc<[ToolSpec]> {
-        if model.tool_search == Some(true) { &self.0.searched } else { &self.0.specs }
+        if model.tool_search == Some(true) { &self.0.all } else { &self.0.specs }
     }
 
     /// True if both are one set, of which one is a clone.

@@ -10,7 +10,11 @@ use entourage_core::{
 };
 use serde_json::{Map, Value, json};
 
-use crate::{body::items, schema};
+use crate::{
+    body::items,
+    on_demand::{searches, told},
+    schema,
+};
 
 /// Limits of enforcement in one request: tools, and properties that may be of several types.
 const MAX_STRICT: usize = 20;
@@ -30,7 +34,8 @@ struct Plan {
 
 /// The tools, joined by commas without brackets.
 pub(super) fn encode(tools: &[ToolSpec], strict: bool) -> Vec<u8> {
-    let ours = tools.iter().zip(plans(tools, strict)).map(|(tool, plan)| {
+    let told = told(tools);
+    let ours = told.iter().zip(plans(&told, strict)).map(|(tool, plan)| {
         let mut fields = Map::new();
         fields.insert("name".to_owned(), json!(tool.name()));
         if !tool.description().is_empty() {
@@ -46,7 +51,7 @@ pub(super) fn encode(tools: &[ToolSpec], strict: bool) -> Vec<u8> {
         fields
     });
     // At the end, where the cache marker is: the service takes none at a tool that it loads on demand.
-    let search = tools.iter().any(ToolSpec::is_deferred).then(|| {
+    let search = searches(tools).then(|| {
         SEARCH.into_iter().map(|(key, value)| (key.to_owned(), json!(value))).collect::<Map<_, _>>()
     });
     items(ours.chain(search))

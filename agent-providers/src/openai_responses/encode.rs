@@ -9,7 +9,9 @@ use serde_json::json;
 use super::{input::Variant, params::Settings};
 use crate::{
     body::{Body, all_tools, gather, items},
-    new_messages, schema,
+    new_messages,
+    on_demand::{searches, told},
+    schema,
     service::Encoded,
 };
 
@@ -33,7 +35,7 @@ pub fn encode(request: &Request) -> Vec<u8> {
 
 /// The tools, joined by commas. They seldom change between calls, so the caller keeps them.
 pub(super) fn encode_tools(tools: &[ToolSpec], strict: bool) -> Vec<u8> {
-    let ours = tools.iter().map(|tool| {
+    let ours = told(tools).into_iter().map(|tool| {
         let translated = strict.then(|| schema::strict(tool.schema()));
         let enforced = translated.as_ref().is_some_and(|translated| translated.strict);
         // Unlike other wires, this one enforces schemas by default.
@@ -49,7 +51,7 @@ pub(super) fn encode_tools(tools: &[ToolSpec], strict: bool) -> Vec<u8> {
         }
         item
     });
-    let search = tools.iter().any(ToolSpec::is_deferred).then(|| json!({"type": "tool_search"}));
+    let search = searches(tools).then(|| json!({"type": "tool_search"}));
     items(ours.chain(search))
 }
 

@@ -3,12 +3,17 @@
 use std::sync::Arc;
 
 use entourage_core::{
+    ErrorKind,
     permission::Scope,
     provider::{Model, Profile, Request},
     tool::{ToolSpec, Toolset},
 };
 use entourage_runners::{Combined, ReactAgent, ToolsetExt, typed::Strategy};
-use entourage_runtime::{AgentExt, layers::Forecast, permission::Policy};
+use entourage_runtime::{
+    AgentExt,
+    layers::{Fallback, Forecast, ModelChoice, Tier},
+    permission::Policy,
+};
 use entourage_testkit::{self as testkit, FakeTool, ScriptedProvider};
 use serde_json::json;
 
@@ -29,7 +34,7 @@ fn crm() -> [FakeTool; 2] {
 }
 
 #[tokio::test]
-async fn issue_15_a_service_that_searches_gets_the_tools_in_place_of_the_two() {
+async fn issue_15_a_request_to_a_service_that_searches_has_the_tools_beside_the_two() {
     let store = memory();
     let provider = ScriptedProvider::new().call("crm_look", json!({"id": 7})).text("Done.");
     let own: Arc<dyn Toolset> = Arc::new(set([FakeTool::new("todos")]));
@@ -40,7 +45,16 @@ async fn issue_15_a_service_that_searches_gets_the_tools_in_place_of_the_two() {
     session.start(&agent, "Go").outcome().await.unwrap();
 
     let requests = provider.requests();
-    assert_eq!(shown(&requests[0]), [("crm_look", true), ("crm_send", true), ("todos", false)]);
+    assert_eq!(
+        shown(&requests[0]),
+        [
+            ("crm_look", true),
+            ("crm_send", true),
+            ("find_tools", false),
+            ("todos", false),
+            ("use_tool", false)
+        ]
+    );
     assert_eq!(requests[0].tools, requests[1].tools);
     assert_eq!(told(&requests[1])[0].to_text(), r#"{"id":7}"#);
     let events = stored(&store, session.id()).await;
@@ -58,7 +72,7 @@ async fn issue_15_tools_that_the_service_searches_are_forecast_at_nothing() {
         provider.requests().remove(0)
     };
     let (ten, all) = (first(10).await, first(500).await);
-    assert_eq!((ten.tools.len(), all.tools.len()), (10, 500));
+    assert_eq!((ten.tools.len(), all.tools.len()), (12, 502));
     assert_eq!(Forecast::new(&ten, None).input, Forecast::new(&all, None).input);
 }
 
@@ -88,7 +102,16 @@ async fn issue_15_a_typed_agent_answers_beside_tools_that_the_service_searches()
         .unwrap();
     assert_eq!(typed.ask("Go").await.unwrap().count, 4);
     let shown_first = provider.requests().remove(0);
-    assert_eq!(shown(&shown_first), [("crm_look", true), ("crm_send", true), ("final_answer", false)]);
+    assert_eq!(
+        shown(&shown_first),
+        [
+            ("crm_look", true),
+            ("crm_send", true),
+            ("final_answer", false),
+            ("find_tools", false),
+            ("use_tool", false)
+        ]
+    );
 }
 
 #[tokio::test]
@@ -99,4 +122,22 @@ async fn issue_15_a_set_that_is_not_deferred_goes_to_a_searching_service_as_to_a
     let request = provider.requests().remove(0);
     assert_eq!(shown(&request), [("crm_look", false), ("crm_send", false)]);
     assert!(request.tools.iter().all(|tool: &ToolSpec| !tool.calls_deferred()));
+}
+
+#[tokio::test]
+async fn issue_15_a_fallback_is_told_of_deferred_tools_as_its_service_takes_them() {
+    for (searches, expected) in [
+        (true, vec![("crm_look", true), ("crm_send", true), ("find_tools", false), ("use_tool", false)]),
+        (false, vec![("find_tools", false), ("use_tool", false)]),
+    ] {
+        let first = ScriptedProvider::named("first").fail(ErrorKind::Overloaded, "no room");
+        let second = ScriptedProvider::named("second").text("Done.");
+        let profile = Profile::default().with_tool_search(searches);
+        let choice = ModelChoice::new(second.model().with_profile(profile), Tier::Small);
+        let model = searching(&first).layer(Fallback::to([choice]));
+        let agent = ReactAgent::builder("clerk", model).toolset(set(crm()).deferred()).build().unwrap();
+        assert_eq!(agent.ask("Go").await.unwrap(), "Done.");
+        assert_eq!(first.requests()[0].tools.len(), 4);
+        assert_eq!(shown(&second.requests()[0]), expected, "{searches}");
+    }
 }

@@ -336,7 +336,13 @@ fn providers_are_built_for_any_address_and_show_no_secret() {
 #[test]
 fn issue_15_deferred_tools_are_declared_and_searched_by_the_service() {
     let spec = |name: &str| ToolSpec::new(name, "", json!({"type": "object"}));
-    let tools = [spec("ask"), spec("rate").deferred(), spec("stock").deferred()];
+    let tools = [
+        spec("ask"),
+        spec("find").finding_deferred(),
+        spec("rate").deferred(),
+        spec("stock").deferred(),
+        spec("use").calling_deferred(),
+    ];
     let declared = |tools: &[ToolSpec]| -> Value {
         let items = String::from_utf8(tools::encode(tools, false)).unwrap();
         serde_json::from_str(&format!("[{items}]")).unwrap()
@@ -353,7 +359,8 @@ fn issue_15_deferred_tools_are_declared_and_searched_by_the_service() {
         ])
     );
     // There is nothing to search.
-    assert_eq!(declared(&tools[..1]), json!([shown]));
+    let find = json!({"name": "find", "input_schema": object});
+    assert_eq!(declared(&tools[..2]), json!([shown, find]));
     // The cache marker is at none of them, which the service would refuse.
     let messages = Messages;
     let cached = asked("m", |params| params.cache = Some(PromptCache::Short)).with_tools(tools);

@@ -402,13 +402,17 @@ fn names_follow_the_address_and_debug_shows_no_secret() {
 #[test]
 fn issue_15_deferred_tools_are_declared_and_searched_by_the_service() {
     let spec = |name: &str| ToolSpec::new(name, "", json!({"type": "object", "properties": {}}));
-    let tools = [spec("ask"), spec("rate").deferred()];
+    // Those by which any other model finds and calls deferred tools are not for this one.
+    let doors = [spec("find").finding_deferred(), spec("use").calling_deferred()];
+    let tools: Vec<_> = [spec("ask"), spec("rate").deferred()].into_iter().chain(doors.clone()).collect();
     let items = encode_tools(&tools, false);
     let sent: Value = serde_json::from_str(&format!("[{}]", String::from_utf8(items).unwrap())).unwrap();
     let flags: Vec<_> = (0..2).map(|place| (&sent[place]["name"], &sent[place]["defer_loading"])).collect();
     assert_eq!(flags, [(&json!("ask"), &Value::Null), (&json!("rate"), &json!(true))]);
     assert_eq!(sent[2], json!({"type": "tool_search"}));
-    let without = String::from_utf8(encode_tools(&tools[..1], false)).unwrap();
+    assert!(sent.get(3).is_none(), "{sent}");
+    let without = String::from_utf8(encode_tools(&doors, false)).unwrap();
+    assert!(without.contains("find") && without.contains("use"), "{without}");
     assert!(!without.contains("tool_search"), "there is nothing to search: {without}");
 }
 

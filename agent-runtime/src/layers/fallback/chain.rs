@@ -12,6 +12,7 @@ use crate::reply::Assembler;
 use entourage_core::{
     Error, ErrorKind, Prices, Result, RetryStatus, Usage,
     provider::{CallContext, Delta, DeltaStream, Egress, Params, Profile, Request, Restart},
+    tool::ToolSpec,
 };
 use futures_util::Stream;
 use tokio::time::Instant;
@@ -158,6 +159,10 @@ impl Chain {
         let mut request = self.request.clone();
         request.model = Arc::clone(model.name());
         request.profile = Arc::clone(model.profile());
+        // Beside them are those by which a model finds and calls them.
+        if request.profile.tool_search != Some(true) && request.tools.iter().any(ToolSpec::is_deferred) {
+            request.tools = request.tools.iter().filter(|tool| !tool.is_deferred()).cloned().collect();
+        }
         let same_service = **model.provider_name() == *self.source;
         request.params =
             Arc::new(params(model.params(), &self.request.params, model.profile(), same_service));

@@ -64,7 +64,9 @@ impl ModelChoice {
 ///   anywhere or must be seen: invalid input, content filtered, context overflow, too large, budget exceeded, a cancel,
 ///   a wrong configuration, a defect. Nor once [`CallContext::timeout`] is over; later models get the remaining time.
 /// - The next model gets the same request with its own name and profile. Its own parameters override those of the
-///   request; the request's `extra` is left out if the service is another; its output limit is kept.
+///   request; the request's `extra` is left out if the service is another; its output limit is kept. Deferred tools
+///   stay in a request to a service that [searches](entourage_core::provider::Profile::tool_search) them; any other is
+///   told of those that find and call them.
 /// - When no model is left, the error lists all causes, has the first one's kind, and is temporary if any of them was.
 ///   A failure after which no other model was asked is passed on as it is.
 /// - Reported usage is passed on with its cost at the prices of the model that was asked, where they are known.

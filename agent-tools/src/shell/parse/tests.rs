@@ -154,19 +154,23 @@ fn ran(text: &str, dir: &Path) -> Vec<Vec<String>> {
         "() {{ builtin printf '%s\\037' \"$@\" $'\\036' >> '{}'.$BASHPID; builtin return 1; }}",
         log.display()
     );
-    // A loop without an end is cut by its processor time.
-    let mut child = Command::new("/bin/bash")
-        .args(["-c", "ulimit -t 1; exec /bin/bash --noprofile --norc -c -- \"$0\"", text])
+    // A loop without an end is cut by its processor time. What runs in the background keeps the pipe open.
+    let child = Command::new("/bin/bash")
+        .args([
+            "-c",
+            "ulimit -t 1; exec 9>&1 >/dev/null; exec /bin/bash --noprofile --norc -c -- \"$0\"",
+            text,
+        ])
         .env_clear()
         .env("PATH", "/nowhere")
         .env("BASH_FUNC_command_not_found_handle%%", handler)
         .current_dir(dir)
         .stdin(std::process::Stdio::null())
-        .stdout(std::process::Stdio::null())
+        .stdout(std::process::Stdio::piped())
         .stderr(std::process::Stdio::null())
         .spawn()
         .unwrap();
-    child.wait().unwrap();
+    child.wait_with_output().unwrap();
     let files = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
     let logs = files.filter(|file| file.file_name().unwrap().to_string_lossy().starts_with("log."));
     let runs: Vec<_> =

@@ -59,7 +59,8 @@ pub(super) fn encode(tools: &[ToolSpec], strict: bool) -> Vec<u8> {
 
 /// Warns of parts of the tools' schemas that the service does not enforce or does not get.
 pub(super) fn warnings(tools: &[ToolSpec], strict: bool, warnings: &mut Vec<Warning>) {
-    for (tool, plan) in tools.iter().zip(plans(tools, strict)) {
+    let told = told(tools);
+    for (tool, plan) in told.iter().zip(plans(&told, strict)) {
         if !plan.lost.is_empty() {
             warnings.push(Warning::new(WarningKind::Schema, tool.name(), plan.lost));
         }

@@ -84,7 +84,7 @@ fn unenforced(request: &Request, warnings: &mut Vec<Warning>) {
     if request.params.strict_tools != Some(true) {
         return;
     }
-    for tool in request.tools.iter() {
+    for tool in told(&request.tools) {
         let translated = schema::strict(tool.schema());
         if !translated.strict {
             let text =

@@ -43,14 +43,26 @@ reconnects() {
   done
   return 1
 }
+# Its server asks over the client's own stream, and the question is lost where that is not open yet.
+elicits() {
+  local try
+  for try in 1 2 3; do
+    client elicitation-sep1034-client-defaults && return 0
+    grep -q 'Elicitation failed: MCP error -32001: Request timed out' "$place/out.log" || return 1
+    echo "the question of elicitation-sep1034-client-defaults was lost ($try)"
+  done
+  return 1
+}
 logins=(metadata-default metadata-var1 metadata-var2 metadata-var3 basic-cimd scope-from-www-authenticate
   scope-from-scopes-supported scope-omitted-when-undefined scope-step-up scope-retry-limit token-endpoint-auth-basic
   token-endpoint-auth-post token-endpoint-auth-none pre-registration 2025-03-26-oauth-endpoint-fallback
   resource-mismatch offline-access-scope offline-access-not-supported client-credentials-basic)
-for scenario in initialize tools_call elicitation-sep1034-client-defaults "${logins[@]/#/auth/}"; do
+for scenario in initialize tools_call "${logins[@]/#/auth/}"; do
   client "$scenario" || { tail -n 20 "$place/out.log"; echo "the client failed at $scenario"; exit 1; }
   scenarios=$((scenarios + 1))
 done
+elicits || { tail -n 20 "$place/out.log"; echo 'the client failed at elicitation-sep1034-client-defaults'; exit 1; }
+scenarios=$((scenarios + 1))
 reconnects || { tail -n 20 "$place/out.log"; echo 'the client failed at sse-retry'; exit 1; }
 scenarios=$((scenarios + 1))
 # Logins that are not to succeed, or not yet; one that does is no longer to be listed here.

@@ -35,6 +35,8 @@ const REDIRECTS: usize = 5;
 pub(super) enum Failure {
     /// It wants a login, in these words if it has said so just now.
     NeedsAuth(Option<Wanted>),
+    /// A login was begun, and failed.
+    Login(String),
     Other(String),
 }
 
@@ -49,7 +51,15 @@ impl Failure {
     pub(super) async fn with_words_of(self, process: &ServerProcess) -> Self {
         match self {
             Self::Other(reason) => Self::Other(process.with_last_words(reason).await),
-            Self::NeedsAuth(_) => self,
+            Self::NeedsAuth(_) | Self::Login(_) => self,
+        }
+    }
+
+    /// The failure of what was a login.
+    pub(super) fn of_login(self) -> Self {
+        match self {
+            Self::Other(reason) => Self::Login(reason),
+            other => other,
         }
     }
 }
@@ -172,6 +182,21 @@ fn failed(server: &McpServer, error: &ClientInitializeError) -> Failure {
     if let ClientInitializeError::LegacyFallbackFailed { fallback, .. } = error {
         return failed(server, fallback);
     }
+    let closed = || "it closed the connection before it answered".to_owned();
+    let text = match error {
+        ClientInitializeError::ConnectionClosed(_) => closed(),
+        ClientInitializeError::TransportError { .. } if matches!(server.reach, Reach::Command { .. }) => {
+            closed()
+        }
+        ClientInitializeError::TransportError { error, .. } => {
+            let mut cause: &(dyn std::error::Error + 'static) = error.error.as_ref();
+            while let Some(deeper) = cause.source() {
+                cause = deeper;
+            }
+            format!("no connection: {cause}")
+        }
+        other => other.to_string(),
+    };
     // What a server at an address sent may be anything, also long.
-    Failure::Other(server.told(&error.to_string(), bound::WORD))
+    Failure::Other(server.told(&text, bound::WORD))
 }

@@ -50,6 +50,8 @@ pub use server::{McpLifecycle, McpServer};
 ///   unless it says that it touches no world outside and its server is on this machine; any other can do anything but
 ///   start agents and ask the user. No tool names what it touches, so no scope with roots or hosts admits one.
 /// - A server that has resources or prompts has the tools `mcp_<server>_resources` and `mcp_<server>_prompts` too.
+/// - A server that cannot be reached, and has no tools yet, is tried again while agents ask for the tools: after 1 s at
+///   the earliest, then after twice as long each time, up to 1 minute. [`Mcp::reconnect`] tries at once.
 /// - A connection that broke is made anew once for the next call. A call that ran when it broke is repeated if its tool
 ///   only reads, and is an error result otherwise. A server that was silent for 30 s is pinged before a call.
 /// - When a call is dropped, the server is told, and may go on nevertheless.
@@ -81,7 +83,7 @@ pub struct Mcp {
     view: Arc<View>,
 }
 
-/// The first attempts to connect, which end with the last clone: a person who logs in takes long.
+/// The tasks that connect for the first time. They end with the last clone: a person who logs in takes long.
 #[derive(Debug)]
 struct Starts(Vec<AbortHandle>);
 
@@ -115,7 +117,8 @@ pub enum McpState {
         /// Number of its tools that are not: with a name of another, too large, or too many.
         left_out: usize,
     },
-    /// It cannot be reached, for this reason. The next call tries again.
+    /// It cannot be reached, for this reason. The next call tries again, and while it has no tools the next agent that
+    /// asks for them; after a login that failed, [`Mcp::reconnect`] alone.
     Failed(String),
     /// It wants a login, or refused the one that it was given. With [`McpServer::with_login`], a person is waited for,
     /// or did not log in.
@@ -191,7 +194,8 @@ impl McpBuilder {
             Arc::new(Link::new(server, Arc::clone(&pins), approver))
         };
         let links: Arc<[_]> = self.servers.into_iter().map(link).collect();
-        let starts = links.iter().map(|link| runtime.spawn(Arc::clone(link).begin()).abort_handle());
+        let starts = links.iter().filter(|link| !link.server.is_disabled);
+        let starts = starts.map(|link| runtime.spawn(Arc::clone(link).begin()).abort_handle());
         let starts = Arc::new(Starts(starts.collect()));
         Ok(Mcp { links, starts, view: Arc::default() })
     }
@@ -255,21 +259,16 @@ impl Mcp {
         Ok(Self { links: Arc::clone(&self.links), starts: Arc::clone(&self.starts), view: Arc::new(view) })
     }
 
-    /// Connects a server anew that is not connected, and asks the person at once if it wants a login, also where nobody
-    /// answered before. A server that was never connected has no tools whose call would ask. Returns the state in which
-    /// the server then is: [`McpState::NeedsAuth`] if nobody logged in again. Waits as long as [`Mcp::ready`].
+    /// Connects a server anew that is not connected. A person is asked at once if it wants a login, also where nobody
+    /// answered before. Returns the state in which the server then is: [`McpState::NeedsAuth`] if nobody logged in
+    /// again. Waits as long as [`Mcp::ready`]. Nothing changes for a server that is connected, disabled or shut down.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`] for a server that there is not, with the list of those that there are, and for one without
-    /// [`McpServer::with_login`].
-    pub async fn log_in(&self, server: &str) -> Result<McpState> {
+    /// [`ErrorKind::Config`] for a server that there is not, with the list of those that there are.
+    pub async fn reconnect(&self, server: &str) -> Result<McpState> {
         let link = self.links.iter().find(|link| link.server.name() == server);
         let link = link.ok_or_else(|| self.no_server(server))?;
-        if !link.log_in_now().await {
-            let text =
-                format!("the MCP server `{server}` has no login; give it one with `McpServer::with_login`");
-            return Err(Error::new(ErrorKind::Config, text));
-        }
+        link.connect_now().await;
         Ok(link.state())
     }
 
@@ -307,6 +306,7 @@ impl View {
 
 impl Toolset for Mcp {
     fn tools(&self) -> Tools {
+        self.links.iter().filter(|link| self.view.has_server(link.server.name())).for_each(|link| link.ask());
         // Read first: what changes meanwhile is another revision.
         let revision = self.links.iter().map(|link| link.revision()).fold(0, u64::wrapping_add);
         let mut made = self.view.made.lock().unwrap_or_else(PoisonError::into_inner);

@@ -3,8 +3,8 @@
 use std::{
     ffi::{OsStr, OsString},
     path::Path,
-    process::Stdio,
-    sync::{Arc, Mutex, PoisonError},
+    process::{ExitStatus, Stdio},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -31,6 +31,7 @@ const GRACE: Duration = Duration::from_secs(2);
 pub(crate) struct ServerProcess {
     group: Group,
     ended: watch::Receiver<bool>,
+    exit: Arc<OnceLock<ExitStatus>>,
     last_words: Arc<Mutex<Vec<u8>>>,
 }
 
@@ -62,30 +63,44 @@ impl ServerProcess {
         let errors = child.stderr.take();
         let (tell, ended) = watch::channel(false);
         let (words, whole) = (Arc::clone(&last_words), group.clone());
+        let exit = Arc::<OnceLock<ExitStatus>>::default();
+        let noted = Arc::clone(&exit);
         // Ends with the child, whose group is killed when this value is dropped.
         tokio::spawn(async move {
             let mut listening = std::pin::pin!(listen(errors, words));
-            // Errors mean that it cannot be waited for: it is nobody's child any more.
-            tokio::select! {
-                _ = child.wait() => {
+            let status = tokio::select! {
+                status = child.wait() => {
                     // Its own children may hold the pipe open.
                     let _ = timeout(REST, listening).await;
+                    status
                 }
-                () = &mut listening => drop(child.wait().await),
+                () = &mut listening => child.wait().await,
+            };
+            // An error means that it cannot be waited for: it is nobody's child any more.
+            if let Ok(status) = status {
+                let _ = noted.set(status);
             }
             whole.close();
             tell.send_replace(true);
         });
-        Ok((Self { group, ended, last_words }, output, input))
+        Ok((Self { group, ended, exit, last_words }, output, input))
     }
 
-    /// Adds the last that the server wrote to its standard error to the reason that it is of no use.
-    pub(crate) fn with_words(&self, reason: String) -> String {
+    /// Adds how the server ended, and the last that it wrote to its standard error, to the reason that it is of no use.
+    pub(crate) fn with_words(&self, mut reason: String) -> String {
+        let exit = self.exit.get();
+        if let Some(exit) = exit {
+            reason = format!("{reason} ({exit})");
+        }
         let words = {
             let words = self.last_words.lock().unwrap_or_else(PoisonError::into_inner);
             line(&String::from_utf8_lossy(&words))
         };
-        if words.is_empty() { reason } else { format!("{reason}; it said: {words}") }
+        match (words.is_empty(), exit) {
+            (false, _) => format!("{reason}; it said: {words}"),
+            (true, Some(_)) => format!("{reason}; it said nothing, so run its command in a terminal"),
+            (true, None) => reason,
+        }
     }
 
     /// The same for a server that may be about to end: its last words come with its end.

@@ -74,7 +74,7 @@ async fn ce02_servers_that_misbehave_cost_their_diagnostics_alone() {
             panic!("{manner}: {}", bench.state())
         };
         let expected = match manner {
-            "crashes" => "it ended; it said: out of cheese",
+            "crashes" => "; it said: out of cheese",
             "garbage" => "a message that is no JSON",
             "no_frames" => "there is no header",
             _ => "more than 16 MiB",

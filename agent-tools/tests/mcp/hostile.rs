@@ -284,7 +284,7 @@ async fn ce01_a_login_of_another_process_is_taken_over() {
     let times = person.log_in();
     let other = started([world.server(login.kept_in(&file))]).await;
     assert_eq!((echo(&other).await.as_deref(), times.load(Ordering::SeqCst)), (Ok("over http"), 1));
-    assert_eq!(waiting.log_in("fake").await.unwrap(), McpState::Connected { tools: 1, left_out: 0 });
+    assert_eq!(waiting.reconnect("fake").await.unwrap(), McpState::Connected { tools: 1, left_out: 0 });
     assert_eq!(echo(&waiting).await.as_deref(), Ok("over http"), "{waiting:?}");
     assert!(late.shown.try_recv().is_err(), "asked although another process had logged in");
     // It is refreshed as its own.
@@ -304,12 +304,9 @@ async fn ce01_a_person_logs_in_when_the_program_says_so() {
     person.address().await;
     // Without a tool no call could ask again; and this does not wait for the minute to be over.
     assert_eq!((mcp.servers()[0].1.clone(), state(&mcp)), (McpState::NeedsAuth, McpState::NeedsAuth));
-    assert_eq!(mcp.log_in("fake").await.unwrap(), McpState::NeedsAuth);
+    assert_eq!(mcp.reconnect("fake").await.unwrap(), McpState::NeedsAuth);
     person.address().await;
-    for (name, part) in [("none", "there are: fake, plain"), ("plain", "with_login")] {
-        let error = mcp.log_in(name).await.unwrap_err();
-        assert!(error.message().contains(part), "{name}: {error}");
-    }
+    assert_eq!(mcp.reconnect("plain").await.unwrap(), McpState::NeedsAuth);
 }
 
 /// Names the address of the server and the file of logins for another process of this program.

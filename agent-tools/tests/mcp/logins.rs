@@ -13,6 +13,7 @@ use std::{
     time::Duration,
 };
 
+use entourage_core::tool::Toolset;
 use entourage_tools::mcp::{Mcp, McpLogin, McpServer, McpState};
 use reqwest::Url;
 use serde_json::{Value, json};
@@ -379,6 +380,15 @@ async fn attack_41_an_answer_of_another_issuer_and_a_refusal_bring_no_token() {
             (McpState::Failed(reason), Some(part)) => {
                 assert!(reason.contains(part), "{reason}");
                 assert_no_secret(&[reason]);
+                // Whoever asks for the tools has nobody asked again.
+                tokio::time::pause();
+                for _ in 0..100 {
+                    tokio::time::advance(Duration::from_secs(61)).await;
+                    assert!(mcp.tools().is_empty());
+                }
+                tokio::time::resume();
+                assert!(matches!(state(&mcp), McpState::Failed(_)), "{mcp:?}");
+                assert!(person.shown.try_recv().is_err());
             }
             (state, None) => assert_eq!(state, McpState::NeedsAuth),
             other => panic!("{other:?}"),

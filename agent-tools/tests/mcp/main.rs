@@ -151,9 +151,9 @@ async fn ce01_a_server_that_cannot_be_used_says_why() {
     let missing = McpServer::command("fake", "/no/such/program", [""; 0]);
     for (server, part) in [
         (missing, "`/no/such/program` cannot be started"),
-        (fake("dies"), "it said: no licence for this machine"),
+        (fake("dies"), "before it answered (exit status: 3); it said: no licence for this machine"),
         (fake("login"), "log in first"),
-        (fake("mute_before"), "connection closed"),
+        (fake("mute_before"), "before it answered (exit status: 1); it said nothing, so run its command"),
         (fake("plain").in_dir("/no/such/place"), "cannot be started"),
     ] {
         let mcp = started([server]).await;
@@ -163,6 +163,32 @@ async fn ce01_a_server_that_cannot_be_used_says_why() {
     }
     let mcp = started([fake("mute_before").with_lifecycle(McpLifecycle::Initialize)]).await;
     assert!(matches!(state(&mcp), McpState::Connected { .. }));
+}
+
+#[tokio::test]
+async fn ce01_a_server_that_failed_at_its_start_is_tried_again_while_somebody_asks() {
+    let (notes, mcp) = one("dies_first").await;
+    assert!(matches!(state(&mcp), McpState::Failed(_)), "{mcp:?}");
+    let other = mcp.only([]).unwrap();
+    // No time passes by itself, so that each pause is over when this says so.
+    tokio::time::pause();
+    for _ in 0..20 {
+        tokio::time::advance(Duration::from_secs(61)).await;
+        // A set without the server asks for nothing.
+        assert!(other.tools().is_empty());
+    }
+    tokio::time::resume();
+    assert_eq!(fake::notes(notes.path(), "started").len(), 1);
+    eventually("it is there", || !mcp.tools().is_empty()).await;
+    assert_eq!(fake::notes(notes.path(), "started").len(), 2);
+    assert_eq!(echo(&mcp).await.as_deref(), Ok("hi"));
+
+    let (notes, mcp) = one("dies_first").await;
+    assert_eq!(mcp.reconnect("fake").await.unwrap(), McpState::Connected { tools: 13, left_out: 0 });
+    assert_eq!(mcp.reconnect("fake").await.unwrap(), McpState::Connected { tools: 13, left_out: 0 });
+    assert_eq!(fake::notes(notes.path(), "started").len(), 2);
+    let error = mcp.reconnect("none").await.unwrap_err();
+    assert!(error.message().contains("there are: fake"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]

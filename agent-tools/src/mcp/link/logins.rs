@@ -33,7 +33,7 @@ impl Link {
             match (self.in_time(self.connect()).await, &self.login) {
                 // A server that refuses the tokens just made would want others for ever.
                 (Err(Failure::NeedsAuth(Some(wanted))), Some(login)) if wanted.is_more || round == 0 => {
-                    Box::pin(self.log_in(login, &wanted, seen)).await?;
+                    Box::pin(self.log_in(login, &wanted, seen)).await.map_err(Failure::of_login)?;
                     self.shown().state = McpState::Starting;
                 }
                 (made, _) => return made,
@@ -65,15 +65,6 @@ impl Link {
         Ok(())
     }
 
-    /// Connects, and asks a person who did not answer before. False if the server has no login.
-    pub(in crate::mcp) async fn log_in_now(self: &Arc<Self>) -> bool {
-        let Some(login) = &self.login else { return false };
-        login.forget_pause();
-        // The state has the reason of a failure.
-        let _ = self.live().await;
-        true
-    }
-
     /// Number of logins until now.
     pub(in crate::mcp) fn logins(&self) -> u64 {
         self.logins.load(Ordering::Acquire)
@@ -94,7 +85,7 @@ impl Link {
         };
         match done {
             Err(Failure::NeedsAuth(_)) => return Err(self.wants_login()),
-            Err(Failure::Other(reason)) => {
+            Err(Failure::Login(reason) | Failure::Other(reason)) => {
                 let reason = self.server.told(&reason, bound::TEXT);
                 self.shown().connected();
                 return Err(format!("no login at the MCP server `{}`: {reason}", self.server.name));

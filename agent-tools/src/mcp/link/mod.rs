@@ -1,5 +1,6 @@
 //! The connection to one server: made, kept, made anew once when it broke, and ended.
 
+mod first;
 mod logins;
 
 use std::{
@@ -68,6 +69,8 @@ pub(in crate::mcp) struct Link {
     revision: AtomicU64,
     /// True once the first attempt to connect has ended.
     settled: watch::Sender<bool>,
+    /// Told when somebody asks for the tools of a server that failed.
+    asked: Notify,
     shut: watch::Sender<bool>,
 }
 
@@ -75,6 +78,8 @@ pub(in crate::mcp) struct Link {
 #[derive(Debug)]
 struct Shown {
     state: McpState,
+    /// True if a failure is one of a login, which is tried again by a call or by the program alone.
+    is_final: bool,
     tools: Vec<Arc<Declared>>,
     left_out: usize,
     instructions: String,
@@ -82,6 +87,7 @@ struct Shown {
 
 impl Shown {
     fn connected(&mut self) {
+        self.is_final = false;
         self.state = McpState::Connected { tools: self.tools.len(), left_out: self.left_out };
     }
 }
@@ -100,15 +106,6 @@ pub(in crate::mcp) struct Live {
     /// The last time that the server said something.
     heard: Mutex<Instant>,
     keeper: Option<AbortHandle>,
-}
-
-/// Notes the end of the first attempt to connect when it is dropped.
-struct Settles<'a>(&'a watch::Sender<bool>);
-
-impl Drop for Settles<'_> {
-    fn drop(&mut self) {
-        self.0.send_replace(true);
-    }
 }
 
 impl Drop for Live {
@@ -152,9 +149,16 @@ impl Link {
             logins: AtomicU64::new(0),
             turn: tokio::sync::Mutex::default(),
             live: tokio::sync::Mutex::default(),
-            shown: Mutex::new(Shown { state, tools: Vec::new(), left_out: 0, instructions: String::new() }),
+            shown: Mutex::new(Shown {
+                state,
+                is_final: false,
+                tools: Vec::new(),
+                left_out: 0,
+                instructions: String::new(),
+            }),
             revision: AtomicU64::new(0),
             settled: watch::channel(settled).0,
+            asked: Notify::new(),
             shut: watch::channel(false).0,
         }
     }
@@ -182,22 +186,6 @@ impl Link {
     /// True if the server's tool is still declared like this.
     pub(in crate::mcp) fn is_current(&self, declared: &Arc<Declared>) -> bool {
         self.shown().tools.iter().any(|tool| Arc::ptr_eq(tool, declared))
-    }
-
-    /// Waits until the first attempt to connect has ended.
-    pub(in crate::mcp) async fn settled(&self) {
-        // An error means that nobody is left to tell.
-        let _ = self.settled.subscribe().wait_for(|settled| *settled).await;
-    }
-
-    /// Connects for the first time.
-    pub(in crate::mcp) async fn begin(self: Arc<Self>) {
-        // Also if the program panics when it is to show an address.
-        let _settles = Settles(&self.settled);
-        if !self.server.is_disabled {
-            // The state has the reason of a failure.
-            let _ = self.live().await;
-        }
     }
 
     fn is_over(&self) -> String {
@@ -246,9 +234,15 @@ impl Link {
 
     /// Notes a failure, and returns what the model is told of it.
     fn failed(&self, failure: Failure) -> String {
-        let Failure::Other(reason) = failure else { return self.wants_login() };
+        let (reason, is_final) = match failure {
+            Failure::NeedsAuth(_) => return self.wants_login(),
+            Failure::Login(reason) => (reason, true),
+            Failure::Other(reason) => (reason, false),
+        };
         let reason = self.server.told(&reason, bound::TEXT);
-        self.shown().state = McpState::Failed(reason.clone());
+        let mut shown = self.shown();
+        (shown.state, shown.is_final) = (McpState::Failed(reason.clone()), is_final);
+        drop(shown);
         format!("the MCP server `{}` cannot be reached: {reason}", self.server.name)
     }
 
@@ -458,7 +452,7 @@ async fn keep(
             },
             () = &mut end => {
                 let Some(link) = link.upgrade() else { return };
-                link.shown().state = McpState::Failed("it ended; the next call starts it again".to_owned());
+                link.shown().state = McpState::Failed("it ended; it is started again when it is needed".to_owned());
                 return;
             }
         }

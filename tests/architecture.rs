@@ -76,10 +76,17 @@ const ARROWS: &[(&str, &[&str], &[&str])] = &[
     ("entourage-examples", &[], &["entourage", "entourage-core"]),
     ("entourage-outside", &["entourage-core"], &["entourage-testkit"]),
     ("entourage-core", &[], &["entourage-runners", "entourage-runtime", "entourage-testkit"]),
+    ("entourage-macros", &[], &[]),
     (
-        "entourage-macros",
+        "entourage-macros-tests",
         &[],
-        &["entourage-core", "entourage-runners", "entourage-runtime", "entourage-testkit"],
+        &[
+            "entourage-core",
+            "entourage-macros",
+            "entourage-runners",
+            "entourage-runtime",
+            "entourage-testkit",
+        ],
     ),
     (
         "entourage-mcp-server",

@@ -1,9 +1,5 @@
 //! Without `crate = …` the generated code finds the core through the facade, `::entourage`.
 
-// Stands for the facade, which depends on this crate.
-extern crate self as entourage;
-pub use entourage_core::{__private, tool};
-
 use std::sync::Arc;
 
 use entourage_core::tool::{Access, Tool};

@@ -1,7 +1,5 @@
 //! The code that `#[tool]` writes beside a method, called through a run.
 
-mod common;
-
 use std::{
     fmt::Display,
     sync::{
@@ -10,10 +8,11 @@ use std::{
     },
 };
 
-use common::{call, declared};
 use entourage_core::tool::{Access, Tool, ToolContext, ToolError};
 use entourage_macros::tool;
 use serde_json::json;
+
+use crate::common::{call, declared};
 
 struct Counter {
     name: &'static str,

@@ -1,12 +1,12 @@
 //! Compiler messages for functions that cannot be tools, and none for those that can.
 //!
-//! `TRYBUILD=overwrite cargo test -p entourage-macros --test ui -- --ignored` writes the snapshots anew; read them
+//! `TRYBUILD=overwrite cargo test -p entourage-macros-tests -- --ignored` writes the snapshots anew; read them
 //! before you keep them.
 
 #[test]
 #[ignore = "it builds all dependencies once more, which takes a minute; `.ci/run` does it"]
 fn mistakes_are_named_with_the_way_out() {
     let cases = trybuild::TestCases::new();
-    cases.compile_fail("tests/ui/*.rs");
-    cases.pass("tests/ui/pass/*.rs");
+    cases.compile_fail("ui/*.rs");
+    cases.pass("ui/pass/*.rs");
 }

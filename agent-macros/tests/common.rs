@@ -1,6 +1,6 @@
 //! Calls a tool as a run does.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking too")]
 
 use std::sync::Arc;
 

@@ -1,18 +1,15 @@
 //! The code that `#[tool]` writes, called through a run.
 
-mod common;
-#[path = "tool/footprint.rs"]
-mod footprint;
-
 use std::sync::{
     Arc, Mutex,
     atomic::{AtomicU64, Ordering},
 };
 
-use common::{call, declared};
 use entourage_core::tool::{Access, Json, Repeat, Tool, ToolContext, ToolError, ToolOutput};
 use entourage_macros::tool;
 use serde_json::json;
+
+use crate::common::{call, declared};
 
 #[tool(access = "read", crate = "entourage_core")]
 /// Count the lines of a text.

@@ -1,0 +1,3 @@
+//! Examples of the `#[tool]` attribute, from its documentation.
+
+#![doc = include_str!("../../src/tool.md")]

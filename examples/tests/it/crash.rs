@@ -11,7 +11,7 @@ mod worker;
 use std::path::Path;
 
 use entourage::testkit::{
-    crash::{self, Medium},
+    crash::{self, Medium, Scenario},
     scenarios,
 };
 
@@ -27,18 +27,21 @@ fn worker_process() {
     }
 }
 
-fn survives(medium: &Medium) {
-    for scenario in scenarios::all() {
-        let report = crash::run(&scenario, medium);
-        tell(&report);
-        report.assert();
-    }
+/// `all` where the long series is asked for, else `few`.
+fn wanted(all: usize, few: usize) -> usize {
+    if std::env::var_os(FULL).is_some() { all } else { few }
 }
 
-/// Kills at each `sampled`th point only: files are slow, and in memory each point has its turn. With the variable
-/// `FULL` set, at all that are counted.
+/// Kills at each fourth point; in the long series at every one.
+fn survives_in_memory(scenario: &Scenario) {
+    let report = crash::sample(scenario, &Medium::memory(), wanted(1, 4));
+    tell(&report);
+    report.assert();
+}
+
+/// Kills at each `sampled`th point, since files are slow; in the long series at all that are counted.
 fn survives_on_files(medium: &Medium, sampled: usize) {
-    let sampled = if std::env::var_os(FULL).is_some() { 1 } else { sampled };
+    let sampled = wanted(1, sampled);
     for scenario in scenarios::all() {
         let every = sampled
             * match scenario.name() {
@@ -54,42 +57,39 @@ fn survives_on_files(medium: &Medium, sampled: usize) {
 }
 
 #[test]
-fn attack_11_killed_at_every_point_in_memory() {
-    survives(&Medium::memory());
+fn attack_11_killed_in_memory() {
+    scenarios::all().iter().for_each(survives_in_memory);
 }
 
 #[test]
 fn attack_11_killed_at_sampled_points_on_sqlite() {
-    survives_on_files(&media::sqlite(), 12);
+    survives_on_files(&media::sqlite(), 36);
 }
 
 #[test]
 fn attack_11_killed_at_sampled_points_on_json() {
-    survives_on_files(&media::json(), 6);
+    survives_on_files(&media::json(), 18);
 }
 
 #[test]
 fn attack_11_processes_killed_on_sqlite() {
-    killer::chain("all", "sqlite", killer::KILLS, 0x5eed_0001);
+    killer::chain("all", "sqlite", wanted(220, 60), 0x5eed_0001);
 }
 
 #[test]
 fn attack_11_processes_killed_on_json() {
-    killer::chain("all", "json", killer::KILLS, 0x5eed_0002);
+    killer::chain("all", "json", wanted(220, 60), 0x5eed_0002);
 }
-
-/// Kills of processes that change files and run commands: fewer, since each does more.
-const KILLS_OF_HANDS: usize = 60;
 
 #[test]
 fn attack_11_hands_killed_on_sqlite() {
-    killer::chain("hands", "sqlite", KILLS_OF_HANDS, 0x5eed_0004);
+    killer::chain("hands", "sqlite", wanted(60, 30), 0x5eed_0004);
 }
 
 #[test]
 fn attack_11_hands_killed_on_postgres() {
     if has_server() {
-        killer::chain("hands", "postgres-hands", KILLS_OF_HANDS, 0x5eed_0005);
+        killer::chain("hands", "postgres-hands", wanted(60, 30), 0x5eed_0005);
     }
 }
 
@@ -110,7 +110,7 @@ fn attack_11_processes_killed_on_postgres() {
     if !has_server() {
         return;
     }
-    killer::chain("all", "postgres", killer::KILLS, 0x5eed_0003);
+    killer::chain("all", "postgres", wanted(220, 60), 0x5eed_0003);
 }
 
 /// Prints a line although the harness captures the output of tests.

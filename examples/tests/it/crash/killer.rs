@@ -16,8 +16,6 @@ use entourage::{
 
 use super::{hands, media, worker};
 
-/// Number of processes killed on each store.
-pub(crate) const KILLS: usize = 220;
 /// The latest moment of a kill by the clock, in microseconds after the worker was ready.
 const LATEST: usize = 60_000;
 /// The last point at which a worker stands still to be killed. A run of a scenario has about as many points.

@@ -250,8 +250,23 @@ async fn attack_25_a_repositorys_links_lead_no_read_out_of_it() {
     symlink(&outside, tree.base.join("home/walked/dir")).unwrap();
     tree.file("root/real.md", "real");
     symlink("real.md", tree.root.join("alias.md")).unwrap();
-    let paths =
-        ["AGENTS.md", "relative.md", "dir", "dir/s.md", "docs", "docs/dir/s.md", "~/walked", "alias.md"];
+    // A secret of the project itself, under the name of a text, and by a directory that is a link.
+    tree.file("root/.env", SECRET);
+    tree.file("root/.keys/deploy.pem", SECRET);
+    symlink(".env", tree.root.join("CLAUDE.md")).unwrap();
+    symlink(".keys", tree.root.join("rules")).unwrap();
+    let paths = [
+        "AGENTS.md",
+        "relative.md",
+        "dir",
+        "dir/s.md",
+        "docs",
+        "docs/dir/s.md",
+        "~/walked",
+        "alias.md",
+        "CLAUDE.md",
+        "rules/deploy.pem",
+    ];
     let found = tree.found(&paths).await;
     assert_eq!(
         found.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(),

@@ -8,6 +8,7 @@ use entourage_core::{
     agent::{Agent, AgentPart},
     event::Record,
     run::{Outcome, RunContext, Task},
+    tool::Access,
 };
 use serde::{Deserialize, Serialize};
 
@@ -141,7 +142,13 @@ impl Agent for FileAgent {
             }
         };
         let scope = ceiling(&self.0.files.catalogue, &definition);
-        agent.run(task, &cx.narrowed(&scope)).await
+        let cx = cx.narrowed(&scope);
+        // A file is somebody's word: its team is no wider than a tool that starts an agent.
+        if definition.team.is_some() && !cx.scope().access().contains(Access::DELEGATE) {
+            let text = "it leads a team, and may start no agents here; give it the access `delegate`";
+            return Err(Error::new(ErrorKind::PermissionDenied, format!("`{}`: {text}", definition.place())));
+        }
+        agent.run(task, &cx).await
     }
 }
 

@@ -257,6 +257,9 @@ impl Parts<'_> {
             let text = "the lead of a team has no tools of MCP servers; give `mcp` to a member instead";
             return Err(self.wrong(text.to_owned()));
         }
+        if !self.definition.scope.access().contains(Access::DELEGATE) {
+            return Err(self.wrong("it has a `team`, and its `access` lacks `delegate`; add it".to_owned()));
+        }
         let alone = AgentDefinition { mcp: Some(Vec::new()), ..self.definition.clone() };
         let lead = Parts { definition: &alone, ..*self }.react()?;
         let tools = lead.tool_set();

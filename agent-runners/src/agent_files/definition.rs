@@ -1,6 +1,6 @@
 //! A definition with its types. Pure.
 
-use std::{fmt, num::NonZeroUsize, time::Duration};
+use std::{fmt, net::Ipv6Addr, num::NonZeroUsize, time::Duration};
 
 use entourage_core::{Digest, Result, permission::Scope, run::Limits, tool::Access};
 
@@ -217,6 +217,14 @@ fn scope(settings: &Settings<'_>) -> Result<Scope> {
         scope = scope.with_roots(paths);
     }
     if let Some(hosts) = settings.list("hosts")? {
+        let is_more = |host: &&String| {
+            let host = host.trim_matches(['[', ']']);
+            host.contains(['/', '?', '#', '@']) || host.contains(':') && host.parse::<Ipv6Addr>().is_err()
+        };
+        if let Some(wrong) = hosts.iter().find(is_more) {
+            let text = format!("`{wrong}` is not a host alone; write it without scheme, port and path");
+            return Err(settings.wrong(text));
+        }
         scope = scope.with_hosts(hosts);
     }
     Ok(scope)

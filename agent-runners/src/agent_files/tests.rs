@@ -88,6 +88,8 @@ fn ce05_what_there_is_not_is_an_error_that_lists_what_there_is() {
         (json!({"tools": ["view", ""]}), "`tools` is no list of texts"),
         (json!({"mode": "coagent"}), "`coagent` is no mode; use primary, subagent or all"),
         (json!({"access": ["read", "root"]}), "`root` is not an access"),
+        (json!({"hosts": ["a.example", "b.example:443"]}), "`b.example:443` is not a host alone"),
+        (json!({"hosts": "https://a.example"}), "`https://a.example` is not a host alone"),
         (json!({"max_steps": 0}), "`max_steps` is no whole number from 1"),
         (json!({"max_steps": -1}), "`max_steps` is no whole number"),
         (json!({"tool_timeout": "5m"}), "`tool_timeout` is no whole number"),

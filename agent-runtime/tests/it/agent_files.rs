@@ -255,6 +255,31 @@ async fn ce05_a_team_of_a_file_has_its_lead_and_its_members() {
 }
 
 #[tokio::test]
+async fn ce05_a_team_of_a_file_starts_agents_only_where_it_may_delegate() {
+    let team = json!({"members": ["worker"]});
+    let all = json!("read+write+execute+network+delegate+ask");
+    for (access, from_project, project_scope, part) in [
+        (json!("read"), false, Scope::all(), "its `access` lacks `delegate`"),
+        (all.clone(), true, Scope::read_only(), "may start no agents here"),
+        (all, true, Scope::none(), "may start no agents here"),
+    ] {
+        let (disk, store) = (Disk::default(), memory());
+        let settings = json!({"team": team, "tools": [], "access": access});
+        disk.write(text("crew", "Be brief.", settings).with_project(from_project));
+        disk.write(text("worker", "Work.", json!({})).with_project(from_project));
+        let lead = ScriptedProvider::new();
+        let catalogue = Catalogue::builder(lead.model()).project_scope(project_scope).build().unwrap();
+        let agents = AgentFiles::new(catalogue, disk.clone());
+        let error = match agents.agent("crew").await {
+            Ok(agent) => runtime_on(&store).session().start(&agent, "Go").outcome().await.unwrap_err(),
+            Err(error) => error,
+        };
+        assert!(error.message().contains(part), "{error}");
+        assert_eq!(lead.count(), 0, "no model was asked");
+    }
+}
+
+#[tokio::test]
 async fn ce05_the_limits_of_a_file_and_of_the_program_hold_for_the_lead_of_a_team() {
     for (own, of_program, expected) in [(Some(3), 50, 3), (None, 4, 4), (Some(9), 4, 4)] {
         let (disk, store) = (Disk::default(), memory());

@@ -23,8 +23,6 @@ const TOTAL: usize = 256 << 10;
 const COUNT: usize = 200;
 /// Most characters of a path that an error repeats.
 const ECHO: usize = 80;
-/// The ends of names of files in words. Others of a project may hold secrets, which rules keep from its agents.
-const PROSE: [&str; 5] = ["md", "mdx", "txt", "rst", "adoc"];
 
 /// Returns the instructions of `file` with the text of its context files. `root` is that of the project.
 pub(super) fn complete(file: &AgentFile, root: Option<&Path>) -> Result<String> {
@@ -96,9 +94,8 @@ fn of_project(file: &AgentFile, root: &Path, paths: &[String]) -> Result<Vec<Con
 /// True for a path into the project, by its words, whose name ends as those of texts do.
 fn is_prose_inside(path: &str) -> bool {
     let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
-    let end = path.rsplit_once('.').map_or("", |(_, end)| end).to_ascii_lowercase();
     let is_plain = Path::new(path).components().all(is_plain);
-    is_plain && !path.starts_with('~') && !path.contains(['$', '\\']) && PROSE.contains(&&*end)
+    is_plain && !path.starts_with('~') && !path.contains(['$', '\\']) && project::is_prose(Path::new(path))
 }
 
 fn read(root: &Dir, path: &Path, most: usize) -> std::result::Result<String, Fault> {

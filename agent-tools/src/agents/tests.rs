@@ -270,6 +270,7 @@ async fn ce05_context_files_of_a_project_are_texts_in_it() {
     tree.write("project/docs/rules.md", "Be\u{200b} kind.\r\n");
     tree.write("project/AGENTS.md", "Look.");
     std::os::unix::fs::symlink(".env", tree.at("project/env.md")).unwrap();
+    std::os::unix::fs::symlink("AGENTS.md", tree.at("project/alias.md")).unwrap();
     std::os::unix::fs::symlink(tree.at("secret.md"), tree.at("project/out.md")).unwrap();
     let folders = tree.folders();
     let complete = async |context: Value, from_project: bool| {
@@ -301,5 +302,8 @@ async fn ce05_context_files_of_a_project_are_texts_in_it() {
         assert!(error.contains(part), "{context}: {error}");
     }
     assert!(complete(json!([outside]), false).await.unwrap().ends_with("Secret."));
+    // The project made the link that a file of the user names.
+    assert_eq!(complete(json!(["env.md"]), false).await.unwrap(), "You look.");
+    assert!(complete(json!(["alias.md"]), false).await.unwrap().ends_with("Look."));
     assert_eq!(complete(json!("gone.md, lost.md"), true).await.unwrap(), "You look.");
 }

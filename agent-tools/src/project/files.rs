@@ -42,8 +42,8 @@ struct Walk {
 /// A file to read: a handle on a directory, and the path from there.
 struct Place {
     dir: Rc<Base>,
+    /// Without links on the way.
     inside: PathBuf,
-    follow: FollowSymlinks,
 }
 
 struct Base {
@@ -103,8 +103,12 @@ impl Files {
         }
         // Its real name is not resolved if it is a pipe: some systems open it for that.
         if found.is_file() {
-            let place = Place { dir: Rc::clone(&self.project), inside, follow: FollowSymlinks::Yes };
-            places.entry(shown).or_insert(place);
+            let real = self.project.dir.canonicalize(at)?;
+            // Whoever wrote the project made the link, which may give a secret in it the name of a text.
+            if real == inside || is_prose(&real) {
+                let place = Place { dir: Rc::clone(&self.project), inside: real };
+                places.entry(shown).or_insert(place);
+            }
         }
         Ok(())
     }
@@ -123,7 +127,7 @@ fn find_absolute(path: &Path, places: &mut BTreeMap<PathBuf, Place>) -> io::Resu
         return Ok(());
     };
     let dir = Rc::new(Base::open(parent)?);
-    places.entry(shown).or_insert(Place { dir, inside: name.into(), follow: FollowSymlinks::No });
+    places.entry(shown).or_insert(Place { dir, inside: name.into() });
     Ok(())
 }
 
@@ -156,7 +160,7 @@ fn walk(
     for (name, is_dir) in entries {
         let (inside, shown) = (inside.join(&name), shown.join(&name));
         if !is_dir {
-            let place = Place { dir: Rc::clone(base), inside, follow: FollowSymlinks::No };
+            let place = Place { dir: Rc::clone(base), inside };
             places.entry(shown).or_insert(place);
         } else if inside.components().count() < LEVELS
             && let Ok(below) = dir.open_dir_nofollow(&name)
@@ -189,17 +193,13 @@ impl Place {
     /// The text of at most `most` bytes of the file. `None` if it is unreadable, binary or not a regular file.
     fn read(&self, most: usize) -> Option<String> {
         let dir = &self.dir.dir;
-        let found = match self.follow {
-            FollowSymlinks::Yes => dir.metadata(&self.inside),
-            FollowSymlinks::No => dir.symlink_metadata(&self.inside),
-        };
         // Opening a device can have an effect.
-        if !found.ok()?.is_file() {
+        if !dir.symlink_metadata(&self.inside).ok()?.is_file() {
             return None;
         }
         // If it became a pipe since, opening must not wait for a writer.
         let mut options = OpenOptions::new();
-        options.read(true).nonblock(true).follow(self.follow);
+        options.read(true).nonblock(true).follow(FollowSymlinks::No);
         let file = dir.open_with(&self.inside, &options).ok()?;
         let size = file.metadata().ok().filter(cap_std::fs::Metadata::is_file)?.len();
         let mut bytes = Vec::new();
@@ -225,6 +225,13 @@ impl Place {
         }
         Some(text)
     }
+}
+
+/// True if a file's name ends as those of texts do. Others of a project may hold secrets, which rules keep from its
+/// agents.
+pub(crate) fn is_prose(path: &Path) -> bool {
+    let end = path.extension().map(|end| end.to_string_lossy().to_ascii_lowercase());
+    end.is_some_and(|end| ["md", "mdx", "txt", "rst", "adoc"].contains(&&*end))
 }
 
 /// The path without `.`, with `..` resolved by name; `None` if it climbs out.

@@ -108,7 +108,7 @@ impl Scope {
     }
 
     /// The same scope with at most these hosts, however they are spelled. `*.a.example` stands for all names below
-    /// `a.example`, and not for `a.example` itself.
+    /// `a.example`, and not for `a.example` itself. A text with a port, a path or a user admits nothing.
     ///
     /// A tool that talks to hosts or executes, and does not say which hosts it talks to, is out of scope, unless it
     /// [confines](ToolSpec::confining) its calls itself.
@@ -285,7 +285,8 @@ fn is_below(path: &str, root: &str) -> bool {
 fn is_host(host: &str, pattern: &str) -> bool {
     host == pattern
         || pattern.strip_prefix('*').is_some_and(|end| {
-            end.starts_with('.') && host.strip_suffix(end).is_some_and(|start| !start.is_empty())
+            let is_below = host.strip_suffix(end).is_some_and(|start| !start.is_empty());
+            end.starts_with('.') && is_below && host.parse::<std::net::IpAddr>().is_err()
         })
 }
 
@@ -357,7 +358,13 @@ mod tests {
             (&["a.example"][..], "https://A.example:80/x", true),
             (&["A.Example"], "a.example", true),
             (&["A.Example."], "a.example", true),
-            (&["https://a.example:8080/x"], "a.example", true),
+            (&["https://a.example/"], "a.example", true),
+            (&["https://a.example:8080"], "a.example", false),
+            (&["a.example:443"], "a.example:443", false),
+            (&["https://a.example/x"], "a.example", false),
+            (&["me@a.example"], "a.example", false),
+            (&["*.a.example:443"], "b.a.example", false),
+            (&["*.0.0.1"], "127.0.0.1", false),
             (&["*.A.Example."], "b.a.example", true),
             (&["[::1]"], "http://[::1]:80/", true),
             (&["0:0:0:0:0:0:0:1"], "::1", true),

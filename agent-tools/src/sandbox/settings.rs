@@ -280,8 +280,9 @@ impl Sandbox {
         self.with(|settings| settings.network = network)
     }
 
-    /// Allows these hosts and no others: names, addresses, or `*.a.example` for all names below `a.example`. Replaces
-    /// what [`network`](Sandbox::network) allowed.
+    /// Allows these hosts and no others: names, addresses, or `*.a.example` for all names below `a.example`, without
+    /// port and path, and beyond ASCII in their form `xn--…`; any other text allows nothing. Replaces what
+    /// [`network`](Sandbox::network) allowed.
     ///
     /// # Contract
     /// - The command has a network of its own, and in it a proxy of this program at `127.0.0.1:3128`, for as long as

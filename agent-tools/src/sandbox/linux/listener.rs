@@ -37,7 +37,8 @@ pub(super) struct Opener {
 }
 
 /// Keeps from perl the variables that it reads, under other names. The script gives them back to the command.
-const WITHOUT_PERLS_VARIABLES: &str = "for v in PERL5OPT PERL5LIB PERLLIB PERL5DB PERL_UNICODE PERL_BADLANG;do \
+const WITHOUT_PERLS_VARIABLES: &str = "for v in PERL5OPT PERL5LIB PERLLIB PERL5DB PERL_UNICODE PERL_BADLANG PERLIO \
+    PERLIO_DEBUG PERL_HASH_SEED PERL_PERTURB_KEYS PERL_INTERNAL_RAND_SEED PERL_SIGNALS;do \
     eval \"[ \\\"\\${$v+x}\\\" ]&&export SANDBOX_$v=\\\"\\$$v\\\"\";unset $v;done;PERL_BADLANG=0 exec \"$0\" \"$@\"";
 
 pub(super) const OPENERS: [Opener; 2] = [
@@ -151,8 +152,7 @@ mod tests {
 
     use super::*;
 
-    const SHOW: &str =
-        "echo \"$0 $1 $PERL5OPT $PERL_UNICODE ${PERL_BADLANG-none}$(env | grep SANDBOX_)\"; kill -PIPE $$";
+    const SHOW: &str = "echo \"$0 $1 $PERL5OPT $PERL_UNICODE $PERLIO ${PERL_BADLANG-none}$(env | grep SANDBOX_)\"; kill -PIPE $$";
 
     #[tokio::test]
     async fn each_interpreter_opens_a_listener_and_becomes_the_command() {
@@ -173,6 +173,7 @@ mod tests {
                 bare.args(["--unshare-all", "--die-with-parent", "--ro-bind", "/", "/", "--proc", "/proc"]);
                 bare.args(["--dev", "/dev", "--"]).args(opener.program).args(command);
                 bare.env("PERL5OPT", "-MNo::Such").env("PERL_UNICODE", "SDA").env("LC_ALL", "xx_YY.UTF-8");
+                bare.env("PERLIO", ":utf8").env("PERL_HASH_SEED", "no number");
                 bare.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
             };
             assert!(start(&[opener.trial]).wait().await.unwrap().success(), "{opener:?}");
@@ -183,9 +184,10 @@ mod tests {
             let output = child.wait_with_output().await.unwrap();
             assert_eq!(
                 (output.stdout.as_slice(), output.status.code()),
-                (&b"a  b -c -MNo::Such SDA none\n"[..], Some(141)),
+                (&b"a  b -c -MNo::Such SDA :utf8 none\n"[..], Some(141)),
                 "{output:?}"
             );
+            assert!(!String::from_utf8_lossy(&output.stderr).contains("PERL_HASH_SEED"), "{output:?}");
             let mut child = start(&[opener.script, "/no/such/program"]);
             let child =
                 tokio::task::spawn_blocking(move || take(&mut child).and_then(Taken::begin).map(|_| child))

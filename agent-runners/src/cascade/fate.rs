@@ -104,7 +104,7 @@ mod tests {
                 stopped(StopReason::LoopDetected),
                 reason("stopped: it went in circles: the same calls with the same results"),
             ),
-            (stopped(incomplete), reason("stopped: not complete after 2 rounds of work and check: no tests")),
+            (stopped(incomplete), reason("stopped: not complete after 2 attempts: no tests")),
             (
                 stopped(StopReason::Reply(FinishReason::Length)),
                 reason("stopped: the model's reply reached its output limit"),

@@ -143,10 +143,11 @@ impl GraphControl {
     }
 
     /// Skips the node; `dependents` says how that affects the nodes that need it. A running attempt is stopped, and
-    /// holds its slot until it has unwound.
+    /// holds its slot until it has unwound. A node that failed is skipped with [`SkipAs::Satisfied`] alone: what was
+    /// skipped for the failure goes on without its value.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] when the node is over or being stopped, or when `dependents` is
+    /// [`ErrorKind::InvalidInput`] when the node is over otherwise, or is being stopped, or when `dependents` is
     /// [`SkipAs::Satisfied`] and a step requires its value.
     pub async fn skip(&self, node: &str, dependents: SkipAs) -> Result<()> {
         self.change(Change::Skip { node: node.into(), dependents }).await

@@ -46,8 +46,8 @@ pub use problem::{GraphError, Problem};
 pub use records::{
     GraphChanged, GraphStarted, NodeFinished, NodeStarted, SupervisorAnswered, SupervisorAsked,
 };
-pub(crate) use report::Places;
 pub use report::{GraphReport, NodeReport, NodeState};
+pub(crate) use report::{Places, each_event};
 pub use run::GraphRun;
 pub(crate) use run::Shape;
 pub use signature::GraphSignature;

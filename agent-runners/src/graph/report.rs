@@ -3,9 +3,10 @@
 use std::{borrow::Cow, collections::HashMap, fmt, sync::Arc, time::Duration};
 
 use entourage_core::{
-    Money, Result, SessionId, Timestamp, Usage,
+    ErrorKind, Money, Result, SessionId, Timestamp, Usage,
     event::{Envelope, Event},
 };
+use entourage_runtime::Session;
 
 use super::{
     Change, EdgeSignature, GraphSignature, GraphStarted, Handle, NodeEnd, NodeFinished, NodeSignature,
@@ -14,6 +15,9 @@ use super::{
     problem::shown,
     records::GraphRecord,
 };
+
+/// Events that are read at once.
+const WINDOW: usize = 1_000;
 
 /// Progress of a graph's run, node by node, in the order in which they were added. Items of a map come after all nodes,
 /// as `id[0]`, `id[1]` and so on.
@@ -156,6 +160,25 @@ impl NodeReport {
     }
 }
 
+/// Calls `see` on each stored event of a session.
+pub(crate) async fn each_event(
+    session: &Session,
+    mut see: impl FnMut(&Envelope) -> Result<()>,
+) -> Result<()> {
+    let mut after = 0;
+    loop {
+        let events = match session.events(after, WINDOW).await {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            events => events?,
+        };
+        events.iter().try_for_each(&mut see)?;
+        match events.last() {
+            Some(last) if events.len() == WINDOW => after = last.seq,
+            _ => return Ok(()),
+        }
+    }
+}
+
 impl GraphReport {
     pub(crate) fn new(name: &str, signature: &GraphSignature) -> Self {
         Self { name: name.into(), nodes: signature.nodes.iter().map(NodeReport::new).collect() }
@@ -174,6 +197,17 @@ impl GraphReport {
         for event in events {
             fold.see(event)?;
         }
+        Ok(fold.report)
+    }
+
+    /// Reads the report of the newest graph run of a session, in whatever process: that of before a resume, say. Empty
+    /// for a session that is not stored, or without a graph.
+    ///
+    /// # Errors
+    /// Those of [`GraphReport::from_events`], the store's.
+    pub async fn of(session: &Session) -> Result<Self> {
+        let mut fold = Fold::default();
+        each_event(session, |event| fold.see(event)).await?;
         Ok(fold.report)
     }
 

@@ -92,7 +92,7 @@ pub struct Interventions {
 #[schemars(description = "One step.")]
 #[non_exhaustive]
 pub enum Intervention {
-    /// Gives up a task that is not done. Those after it go on without its result.
+    /// Gives up a task that is not done, or failed. Those after it go on without its result.
     Skip {
         /// Id of the task.
         task: String,
@@ -128,6 +128,8 @@ impl Intervention {
         let retry = |task: &str| Change::Retry { node: node(task) };
         match self {
             Self::Skip { task } => vec![Change::Skip { node: node(task), dependents: SkipAs::Satisfied }],
+            // Nothing that needs it is begun as it is.
+            Self::Drop { task } if is_over(task) => Vec::new(),
             Self::Drop { task } => vec![Change::Skip { node: node(task), dependents: SkipAs::Blocked }],
             Self::Retry { task } => vec![retry(task)],
             Self::Reassign { task, to } => {

@@ -71,7 +71,8 @@ const AT_ONCE: usize = 5;
 ///   on from there.
 /// - [`StopReason::Tasks`](entourage_core::run::StopReason::Tasks), with the answer from what was found, if a step that
 ///   is not optional was not done.
-/// - Failed, if no plan could be made, or a model failed.
+/// - Failed, if no plan could be made, or the planner's model failed before that. Where it fails at the answer, the
+///   results of the steps are the answer.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {

@@ -12,6 +12,7 @@ use super::{
     assign::Roster,
     lead::{self, Lead},
     mail::{EVERYONE, LEAD, SendMessage},
+    member::IntoMember,
 };
 use crate::{
     ReactAgent,
@@ -44,7 +45,7 @@ const AT_ONCE: usize = 10;
 ///
 /// # Outcome
 /// Completed with the lead's message; [`Outcome::failed`](entourage_core::run::Outcome::failed) lists the items that
-/// failed. If no item was done, the run was stopped, with
+/// failed, and those that could not begin for that reason. If no item was done, the run was stopped, with
 /// [`StopReason::Tasks`](entourage_core::run::StopReason::Tasks). A lead that fails, pauses or is stopped ends the run
 /// in the same way; the text is then what the members found. A cancel reaches everybody at work.
 ///
@@ -131,14 +132,14 @@ pub struct TeamBuilder {
 
 impl TeamBuilder {
     /// Adds a member: an agent as it is, or a [`Member`] with a size, replicas or specialties.
-    pub fn member(mut self, member: impl Into<Member>) -> Self {
-        self.members.push(member.into());
+    pub fn member<Form>(mut self, member: impl IntoMember<Form>) -> Self {
+        self.members.push(member.into_member());
         self
     }
 
     /// Adds members.
-    pub fn members<M: Into<Member>>(mut self, members: impl IntoIterator<Item = M>) -> Self {
-        self.members.extend(members.into_iter().map(Into::into));
+    pub fn members<Form, M: IntoMember<Form>>(mut self, members: impl IntoIterator<Item = M>) -> Self {
+        self.members.extend(members.into_iter().map(IntoMember::into_member));
         self
     }
 

@@ -1,6 +1,6 @@
 //! The members of a team.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, marker::PhantomData, sync::Arc};
 
 use entourage_core::{
     agent::{Agent, IntoAgent},
@@ -85,10 +85,30 @@ impl Member {
     }
 }
 
-/// Anything that is an agent is a member as [`Member::new`] makes it.
-impl<A: Agent + 'static> From<A> for Member {
-    fn from(agent: A) -> Self {
-        Self::new(agent)
+/// A member as an argument: a [`Member`], or any agent, which is one as [`Member::new`] makes it. `Form` is inferred
+/// and tells the cases apart.
+pub trait IntoMember<Form> {
+    /// Returns the member.
+    fn into_member(self) -> Member;
+}
+
+/// Form of a [`Member`].
+#[derive(Debug)]
+pub enum Whole {}
+
+/// Form of an agent.
+#[derive(Debug)]
+pub struct Plain<Form>(PhantomData<Form>);
+
+impl IntoMember<Whole> for Member {
+    fn into_member(self) -> Member {
+        self
+    }
+}
+
+impl<Form, A: IntoAgent<Form>> IntoMember<Plain<Form>> for A {
+    fn into_member(self) -> Member {
+        Member::new(self)
     }
 }
 

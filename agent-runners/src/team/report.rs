@@ -7,9 +7,10 @@ use entourage_core::{
     event::{Envelope, Event, plain_line},
     team::Todo,
 };
+use entourage_runtime::Session;
 
 use super::{TeamItem, TeamMessage, TeamPlanned};
-use crate::graph::{GraphReport, NodeEnd, NodeFinished, NodeReport, NodeState, Places};
+use crate::graph::{GraphReport, NodeEnd, NodeFinished, NodeReport, NodeState, Places, each_event};
 
 /// Characters of a task that a line shows.
 const SHOWN: usize = 60;
@@ -77,6 +78,17 @@ impl TeamReport {
         for event in events {
             report.update(event)?;
         }
+        Ok(report)
+    }
+
+    /// Reads the report of the newest run of a team in a session: the list to go on with when a run is resumed, which
+    /// tells of what happens from then on alone. Empty for a session that is not stored, or without a team.
+    ///
+    /// # Errors
+    /// Those of [`TeamReport::update`], the store's.
+    pub async fn of(session: &Session) -> Result<Self> {
+        let mut report = Self::default();
+        each_event(session, |event| report.update(event).map(drop)).await?;
         Ok(report)
     }
 

@@ -15,7 +15,9 @@ use super::{
     mail::{Inbox, LEAD, Mail, Room, SendMessage},
     plan::TeamPlan,
 };
-use crate::graph::{GraphControl, GraphReport, News, NodeState, Supervisor, TaskGraph};
+use crate::graph::{
+    GraphControl, GraphReport, News, NodeEnd, NodeReport, NodeState, SkipCause, Supervisor, TaskGraph,
+};
 
 /// Place at which the lead reads what came until the end.
 const END: &str = "end";
@@ -115,12 +117,15 @@ impl Team {
         if !said.is_completed() {
             return Ok(ended(said.status, worked.text));
         }
-        let in_state = |state| report.nodes.iter().filter(move |node| node.state() == state);
-        if in_state(NodeState::Completed).next().is_none() && !worked.is_completed() {
+        let is_done = report.nodes.iter().any(|node| node.state() == NodeState::Completed);
+        if !is_done && !worked.is_completed() {
             return Ok(ended(worked.status, said.text));
         }
         let mut outcome = Outcome::completed(said.text);
-        outcome.failed = in_state(NodeState::Failed).map(|node| Arc::clone(&node.id)).collect();
+        let is_lost = |node: &&NodeReport| {
+            matches!(node.end, Some(NodeEnd::Failed(_) | NodeEnd::Skipped(SkipCause::Blocked(_))))
+        };
+        outcome.failed = report.nodes.iter().filter(is_lost).map(|node| Arc::clone(&node.id)).collect();
         Ok(outcome)
     }
 }

@@ -1,6 +1,6 @@
 //! Changes of a graph while it runs.
 
-use entourage_core::{ErrorKind, run::Status, session::SharedStore, team::TodoStatus};
+use entourage_core::{Error, ErrorKind, run::Status, session::SharedStore, team::TodoStatus};
 use entourage_runners::graph::{GraphControl, GraphReport, NodeState, PlanTask, SkipAs, TaskGraph};
 use entourage_testkit::Gate;
 
@@ -242,6 +242,65 @@ async fn lo13_what_failed_is_tried_again_and_what_was_skipped_for_it_is_pending_
     assert_eq!((log.count("second starts"), log.count("third starts")), (2, 1));
     let report = GraphReport::from_events(&stored(&scene.store, &root()).await).unwrap();
     assert_eq!(report.count(NodeState::Completed), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn lo13_what_failed_is_skipped_and_what_was_skipped_for_it_goes_on() {
+    let scene = Scene::new();
+    let hold = Gate::new();
+    drop(scene.hand.clone().on("second", [Act::Fail("no")]));
+    drop(scene.other.clone().on("hold", [Act::Wait(hold.clone())]));
+    let (run, control) = scene.start();
+    scene.gate.arrived(1).await;
+    control.add(PlanTask::new("hold", "other", "hold on")).await.unwrap();
+    scene.gate.open();
+    hold.arrived(1).await;
+    while control.report().await.unwrap().node("third").unwrap().state() != NodeState::Skipped {
+        tokio::task::yield_now().await;
+    }
+    // It has no other effect than the failure.
+    let blocked = control.skip("second", SkipAs::Blocked).await.unwrap_err();
+    control.skip("second", SkipAs::Satisfied).await.unwrap();
+    let again = control.skip("second", SkipAs::Satisfied).await.unwrap_err();
+    assert_eq!([blocked.kind(), again.kind()], [ErrorKind::InvalidInput; 2]);
+    hold.open();
+    assert_eq!(run.outcome().await.unwrap().status, Status::Completed);
+    let ends = stored_ends(&scene.store, &root()).await;
+    assert_eq!((&*ends["second"], &*ends["third"]), ("skipped: on request", "completed"));
+    assert_eq!(scene.log.count("second starts"), 1);
+    let report = GraphReport::of(&runtime_on(&scene.store).session_with_id(root())).await.unwrap();
+    assert_eq!(report.count(NodeState::Failed), 0, "whoever reads the record knows");
+}
+
+#[tokio::test(start_paused = true)]
+async fn lo13_what_failed_is_not_skipped_where_a_step_needs_its_value() {
+    let hold = Gate::new();
+    let graph = TaskGraph::builder("needs");
+    let first = graph.step("first", (), |()| async { Err::<u32, _>(not_yet()) });
+    graph.step("second", &first, |first| async move { Ok(*first) });
+    let held = hold.clone();
+    graph.step("hold", (), move |()| {
+        let held = held.clone();
+        async move {
+            held.pass().await;
+            Ok(())
+        }
+    });
+    let graph = graph.build().unwrap();
+    let run = graph.start("Go");
+    let control = graph.control(&run);
+    hold.arrived(1).await;
+    while control.report().await.unwrap().node("second").unwrap().state() != NodeState::Skipped {
+        tokio::task::yield_now().await;
+    }
+    let error = control.skip("first", SkipAs::Satisfied).await.unwrap_err();
+    assert!(error.message().contains("SkipAs::Blocked"), "{error}");
+    hold.open();
+    assert_eq!(not_done(&run.outcome().await.unwrap()).2, ["second"]);
+}
+
+fn not_yet() -> Error {
+    Error::new(ErrorKind::InvalidInput, "not yet")
 }
 
 #[tokio::test(start_paused = true)]

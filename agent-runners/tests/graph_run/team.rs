@@ -228,6 +228,51 @@ async fn lo13_a_lead_steps_in_when_an_item_has_failed_and_hears_what_was_refused
 }
 
 #[tokio::test(start_paused = true)]
+async fn lo13_a_lead_skips_what_failed_and_is_asked_again_where_a_step_was_refused() {
+    let lead = ScriptedProvider::new()
+        .text(plan(&[
+            item("look", "code", &[]),
+            item("write", "code", &["look"]),
+            item("test", "code", &["write"]),
+        ]))
+        .text(steps(&[json!({"do": "skip", "task": "write it"})]))
+        .text(steps(&[json!({"do": "skip", "task": "look"})]))
+        .text(steps(&[]))
+        .text("Written.");
+    let hand = Hand::new("ann").on("look", [Act::Fail("no")]).on("test", [Act::Fail("red")]);
+    let team = Team::builder("crew", lead.model()).member(&hand).build().unwrap();
+    let store = memory();
+    let session = runtime_on(&store).session_with_id(root());
+    let outcome = session.start(&team, "Go").outcome().await.unwrap();
+    assert_eq!((&*outcome.text, &outcome.failed[..]), ("Written.", &["test".into()][..]));
+    assert!(prompts(&lead)[2].contains("was refused: skip of write it requested"), "{}", prompts(&lead)[2]);
+    let report = TeamReport::of(&session).await.unwrap();
+    assert_eq!(report, TeamReport::from_events(&stored(&store, &root()).await).unwrap());
+    let state = |id: &str| report.graph.node(id).unwrap().state();
+    assert_eq!(
+        ["look", "write", "test"].map(state),
+        [NodeState::Skipped, NodeState::Completed, NodeState::Failed]
+    );
+    let none = runtime_on(&store).session();
+    assert_eq!(TeamReport::of(&none).await.unwrap(), TeamReport::default());
+}
+
+#[tokio::test(start_paused = true)]
+async fn lo12_what_could_not_begin_for_a_failure_is_in_the_outcome() {
+    let lead = ScriptedProvider::new()
+        .text(plan(&[item("good", "code", &[]), item("bad", "code", &[]), item("next", "code", &["bad"])]))
+        .text(steps(&[]))
+        .text("A half of it.");
+    let hand = Hand::new("ann").on("bad", [Act::Fail("never")]);
+    let team = Team::builder("crew", lead.model()).members([hand]).build().unwrap();
+    let outcome = team.start("Go").outcome().await.unwrap();
+    assert_eq!(
+        (outcome.status, &outcome.failed[..]),
+        (Status::Completed, &["bad".into(), "next".into()][..])
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn lo12_what_failed_for_good_is_in_the_outcome_and_a_lead_without_advice_stops_nothing() {
     for (works, kind) in [(true, None), (false, Some("tasks"))] {
         let lead = ScriptedProvider::new()

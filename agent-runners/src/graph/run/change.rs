@@ -7,7 +7,7 @@ use entourage_core::{Error, ErrorKind, Result, Timestamp, agent::Agent, event::R
 use super::{
     super::{
         Change, GraphChanged, Node, NodeSignature, SkipAs, Work,
-        schedule::{PlannedEdge, Refused, State},
+        schedule::{Cause, PlannedEdge, Refused, State},
     },
     machine::Machine,
     track::{Extra, Told, Track},
@@ -49,20 +49,26 @@ impl Machine {
 
     fn skip(&mut self, id: &str, dependents: SkipAs) -> Result<()> {
         let place = self.known(id)?;
-        if dependents == SkipAs::Satisfied
-            && let Some(needs) = self.needed_by(place)
-        {
+        let satisfied = dependents == SkipAs::Satisfied;
+        // Those that were skipped for its failure are pending again then.
+        let is_failed = satisfied && self.schedule.state(place) == Some(State::Failed);
+        if satisfied && let Some(needs) = self.needed_by(place, is_failed) {
             let text = "a step requires this node's value; skip it with `SkipAs::Blocked`";
             return Err(Error::new(ErrorKind::InvalidInput, text).with("node", id).with("step", &*needs));
+        }
+        if is_failed {
+            self.schedule.retry(place).map_err(|refusal| self.refused(&refusal))?;
         }
         self.schedule.skip(place, dependents).map_err(|refusal| self.refused(&refusal))?;
         Ok(())
     }
 
-    /// Returns a step that is not over and requires the value of this node.
-    fn needed_by(&self, place: usize) -> Option<Arc<str>> {
-        let open =
-            |dependent: usize| self.schedule.state(dependent).is_some_and(|state| !state.is_terminal());
+    /// Returns a step that requires the value of this node, and is not over, or may be begun again if `revived`.
+    fn needed_by(&self, place: usize, revived: bool) -> Option<Arc<str>> {
+        let open = |dependent: usize| match self.schedule.state(dependent) {
+            Some(State::Skipped(Cause::Blocked(_))) => revived,
+            state => state.is_some_and(|state| !state.is_terminal()),
+        };
         let needs = |node: &Node| node.edges.iter().any(|edge| edge.from == place && edge.needed);
         let mut nodes = self.graph.nodes.iter().enumerate();
         nodes.find(|(dependent, node)| needs(node) && open(*dependent)).map(|(_, node)| Arc::clone(&node.id))

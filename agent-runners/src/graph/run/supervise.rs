@@ -73,8 +73,14 @@ impl Machine {
         state.is_some_and(|state| state.is_terminal() && state != State::Completed)
     }
 
+    /// True when nothing goes on, not all is done, and a step that was to change that was refused.
+    fn is_stuck(&self) -> bool {
+        let counts = self.schedule.counts();
+        !self.watch.refused.is_empty() && self.schedule.is_over() && counts.failed + counts.cancelled > 0
+    }
+
     fn is_to_ask(&self) -> bool {
-        let has_news = self.watch.called || !self.watch.failed.is_empty();
+        let has_news = self.watch.called || !self.watch.failed.is_empty() || self.is_stuck();
         let left = self.graph.supervisor.is_some() && self.watch.asked < ROUNDS;
         has_news && left && self.watch.asking.is_none() && !self.schedule.is_closed()
     }

@@ -12,7 +12,7 @@ nodes AS (
                 WHEN value -> 'end' -> 'failed' IS NOT NULL THEN 'failed'
                 WHEN value -> 'end' -> 'skipped' IS NOT NULL THEN 'skipped'
                 WHEN kind = 'record:graph.node_finished' THEN 'cancelled' END AS status,
-           CASE WHEN value -> 'retry_at' IS NOT NULL THEN 1 ELSE 0 END AS escalated,
+           CASE WHEN value -> 'retry_at' IS NOT NULL AND value -> 'end' -> 'failed' IS NOT NULL THEN 1 ELSE 0 END AS escalated,
            value -> 'end' -> 'failed' ->> 'message' AS error,
            event_number(value -> 'usage' -> 'input') AS input_tokens,
            event_number(value -> 'usage' -> 'output') AS output_tokens,

@@ -38,7 +38,8 @@ SELECT items.session, items.run, items.agent, items.seq, items.item ->> 'id' AS 
        nodes.value -> 'end' ->> 'completed' AS result,
        coalesce(nodes.value -> 'end' -> 'failed' ->> 'message',
                 'blocked by ' || (nodes.value -> 'end' -> 'skipped' ->> 'blocked'),
-                nodes.value -> 'end' ->> 'skipped') AS error,
+                CASE nodes.value -> 'end' ->> 'skipped' WHEN 'asked' THEN 'skipped on request'
+                    ELSE nodes.value -> 'end' ->> 'skipped' END) AS error,
        coalesce(tries.attempts, 0) AS attempts, items.at AS planned_at, tries.started_at, tries.finished_at,
        tries.cost_pico
 FROM items

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde::{Deserialize, Deserializer, Serialize, de};
 use uuid::Uuid;
 
 use crate::{Digest, Error, ErrorKind, Result};
@@ -28,13 +28,13 @@ const MAX_DEPTH: usize = 40;
 /// ```
 /// use entourage_core::SessionId;
 ///
-/// let root = SessionId::new("review-42").unwrap();
+/// let root: SessionId = "review-42".parse().unwrap();
 /// let child = root.child(7, 0).unwrap();
 /// assert_eq!(child.as_str(), "review-42.7$$0");
 /// assert_eq!(child.origin(), Some(("review-42", 7, 0)));
 /// assert!(SessionId::new("../../etc/passwd").is_err());
 /// ```
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub struct SessionId(Arc<str>);
 
 impl SessionId {
@@ -46,12 +46,7 @@ impl SessionId {
     pub fn new(id: impl AsRef<str>) -> Result<Self> {
         let id = id.as_ref();
         let safe = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-' | b'$');
-        if id.is_empty()
-            || id.len() > MAX_SESSION_ID
-            || id == "."
-            || id == ".."
-            || !id.as_bytes().iter().all(safe)
-        {
+        if matches!(id, "" | "." | "..") || id.len() > MAX_SESSION_ID || !id.as_bytes().iter().all(safe) {
             let shown: String = id.chars().take(60).collect();
             return Err(Error::new(
                 ErrorKind::InvalidInput,
@@ -137,15 +132,11 @@ impl fmt::Display for SessionId {
     }
 }
 
-impl fmt::Debug for SessionId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SessionId({})", self.0)
-    }
-}
+impl std::str::FromStr for SessionId {
+    type Err = Error;
 
-impl Serialize for SessionId {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.0)
+    fn from_str(id: &str) -> Result<Self> {
+        Self::new(id)
     }
 }
 

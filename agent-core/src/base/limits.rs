@@ -188,7 +188,7 @@ impl fmt::Display for Exhausted {
             None if self.call().is_some() => {
                 f.write_str("; raise the limit, or set a smaller `max_output`, which sets less aside")
             }
-            None => Ok(()),
+            None => f.write_str("; raise the limit"),
         }
     }
 }

@@ -50,7 +50,7 @@ pub enum StopReason {
     LoopDetected,
     /// The check never accepted the work.
     Incomplete {
-        /// Number of rounds of work and check.
+        /// Number of attempts: rounds of work and check, or answers.
         iterations: u32,
         /// The newest check's account of what is left to do.
         feedback: Box<str>,
@@ -145,7 +145,7 @@ impl fmt::Display for StopReason {
             Self::Budget(exhausted) => exhausted.fmt(f),
             Self::LoopDetected => f.write_str("it went in circles: the same calls with the same results"),
             Self::Incomplete { iterations, feedback } => {
-                write!(f, "not complete after {iterations} rounds of work and check: {feedback}")
+                write!(f, "not complete after {iterations} attempts: {feedback}")
             }
             Self::Tasks { failed, cancelled, skipped } => tell_tasks(f, failed, cancelled, skipped),
         }

@@ -86,7 +86,10 @@ impl Envelope {
                 write!(f, "{agent}: cleared old results, about {} tokens are left", it.after)
             }
             Event::Recorded(it) => write!(f, "{agent}: {}", one_line(&it.summary())),
-            Event::LabelsAdded(it) => write!(f, "{agent}: reads more: {:?}", it.labels),
+            Event::LabelsAdded(it) => {
+                write!(f, "{agent}: has read text that is ")?;
+                bitflags::parser::to_writer(&it.labels, f)
+            }
             Event::Titled(it) => write!(f, "{agent}: is about {}", it.title),
             Event::TodosChanged(it) => write!(f, "{agent}: has {} todos", it.todos.len()),
             Event::ModeChanged(it) => write!(f, "{agent}: works in mode {} from its next run on", it.mode),

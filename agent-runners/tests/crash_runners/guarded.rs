@@ -84,7 +84,7 @@ fn answers_that_guards_change_refuse_and_stop() {
         "clerk run_finished completed 3 30 in, 15 out A. paid.",
         "message_added Answer 1 of at most 2 was refused: no numbers after 4 messages.",
         "keep:typed.answer_refused {\\\"problem\\\":\\\"no numbers after 4 messages\\\",\\\"round\\\":1}",
-        "run_finished stopped: not complete after 2 rounds of work and check",
+        "run_finished stopped: not complete after 2 attempts",
         "the answer names a thief",
     ];
     survives(&three_prompts(), &facts);

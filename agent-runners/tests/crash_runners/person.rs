@@ -54,7 +54,7 @@ fn work_that_a_person_accepts_and_rejects() {
         (r#"{"accepted": true, "reason": "I saw it."}"#, "pair run_finished completed"),
         (
             r#"{"accepted": false, "reason": "Paint it."}"#,
-            "run_finished stopped: not complete after 2 rounds of work and check",
+            "run_finished stopped: not complete after 2 attempts",
         ),
     ] {
         let reviewed =

@@ -156,7 +156,7 @@ fn a_value_by_the_form_of_the_service() {
 
 #[test]
 fn no_value_at_all() {
-    let facts = ["\\\"round\\\":3}", "run_finished stopped: not complete after 4 rounds of work and check"];
+    let facts = ["\\\"round\\\":3}", "run_finished stopped: not complete after 4 attempts"];
     survives(&scenario("typed-never", never), &facts);
 }
 

@@ -88,7 +88,7 @@ async fn lo04_a_failed_attempt_is_retried_one_size_up_with_the_reason() {
         "I am too small",
         "stopped: it went in circles: the same calls with the same results",
         "stopped: the limit of 50 steps was reached",
-        "stopped: not complete after 3 rounds of work and check: no tests",
+        "stopped: not complete after 3 attempts: no tests",
         "the agent panicked: work panics",
     ];
     for (failure, reason) in failures.into_iter().zip(reasons) {

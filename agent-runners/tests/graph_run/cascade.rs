@@ -53,10 +53,7 @@ async fn lo04_a_failed_attempt_goes_to_the_next_agent_with_the_reason() {
             Act::End(Status::Stopped(StopReason::LoopDetected)),
             "stopped: it went in circles: the same calls with the same results",
         ),
-        (
-            Act::End(Status::Stopped(incomplete)),
-            "stopped: not complete after 3 rounds of work and check: no tests",
-        ),
+        (Act::End(Status::Stopped(incomplete)), "stopped: not complete after 3 attempts: no tests"),
         (Act::Panic, "the agent panicked: work panics"),
     ] {
         let (log, store) = (Log::default(), memory());

@@ -110,7 +110,7 @@ async fn design_7_the_outcome_and_its_event_say_which_limit_and_what_is_left() {
     let mut run = open_runtime().session().start(&agent, go(limits));
     let events = crate::common::drain(&mut run).await;
     let outcome = run.outcome().await.unwrap();
-    let text = "stopped: the budget's limit of model calls was reached; left: $0.99999999979, 9970 tokens, 0 model calls";
+    let text = "stopped: the budget's limit of model calls was reached; left: $0.99999999979, 9970 tokens, 0 model calls; raise the limit";
     assert_eq!(outcome.status.to_string(), text);
     assert!(events.last().unwrap().to_string().contains(text), "{}", events.last().unwrap());
     assert_eq!((outcome.steps, outcome.cost), (2, Some(Money::from_pico(210))));

@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -77,8 +77,8 @@ impl GrantFile {
     /// # Errors
     /// [`ErrorKind::InvalidInput`] for a file that holds anything else; [`ErrorKind::TooLarge`] for one of more than
     /// 4 MiB; [`ErrorKind::Io`].
-    pub fn open(path: impl Into<PathBuf>) -> Result<Self> {
-        let file = PrivateFile { path: path.into(), what: "grants" };
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let file = PrivateFile { path: path.as_ref().to_owned(), what: "grants" };
         let held = Held::read(&file)?;
         Ok(Self { file, held: Mutex::new(held) })
     }

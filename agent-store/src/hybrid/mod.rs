@@ -9,7 +9,7 @@ mod delete;
 
 use std::{
     collections::{HashMap, HashSet},
-    path::PathBuf,
+    path::Path,
     sync::{Arc, PoisonError},
 };
 
@@ -101,7 +101,7 @@ impl HybridStore {
     /// As [`JsonStore::open`] and [`SqliteStore::open`]. A directory that had an archive before, which its file
     /// `.archive` says, opens without it too: while the archive is gone or cannot be read, the store works without it,
     /// and [`HybridStore::archive_error`] returns the reason. The archive is never replaced by an empty one.
-    pub async fn open(directory: impl Into<PathBuf>, database: impl Into<PathBuf>) -> Result<Self> {
+    pub async fn open(directory: impl AsRef<Path>, database: impl AsRef<Path>) -> Result<Self> {
         let (active, archive) = (JsonStore::open(directory).await?, SqliteStore::builder(database));
         let store = if active.has_archive().await? {
             let store = Self::new(active, archive.open_later()?);

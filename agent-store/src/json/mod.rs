@@ -144,14 +144,14 @@ impl JsonStore {
     ///
     /// # Errors
     /// As [`JsonBuilder::build`].
-    pub async fn open(path: impl Into<PathBuf>) -> Result<Self> {
+    pub async fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::builder(path).build().await
     }
 
     /// Returns the options for the directory at `path`.
-    pub fn builder(path: impl Into<PathBuf>) -> JsonBuilder {
+    pub fn builder(path: impl AsRef<Path>) -> JsonBuilder {
         JsonBuilder {
-            path: path.into(),
+            path: path.as_ref().to_owned(),
             lock_timeout: Duration::from_secs(5),
             durability: Durability::default(),
         }

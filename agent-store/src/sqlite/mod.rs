@@ -18,10 +18,7 @@ mod views;
 
 pub use open::SqliteBuilder;
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{path::Path, sync::Arc};
 
 use async_trait::async_trait;
 use entourage_core::{
@@ -65,12 +62,12 @@ impl SqliteStore {
     ///
     /// # Errors
     /// As [`SqliteBuilder::build`].
-    pub async fn open(path: impl Into<PathBuf>) -> Result<Self> {
+    pub async fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::builder(path).build().await
     }
 
     /// Returns the options for the database at `path`.
-    pub fn builder(path: impl Into<PathBuf>) -> SqliteBuilder {
+    pub fn builder(path: impl AsRef<Path>) -> SqliteBuilder {
         SqliteBuilder::new(path)
     }
 

@@ -45,9 +45,9 @@ pub struct SqliteBuilder {
 }
 
 impl SqliteBuilder {
-    pub(super) fn new(path: impl Into<PathBuf>) -> Self {
+    pub(super) fn new(path: impl AsRef<Path>) -> Self {
         Self {
-            path: path.into(),
+            path: path.as_ref().to_owned(),
             busy_timeout: Duration::from_secs(5),
             durability: Durability::default(),
             readers: 4,

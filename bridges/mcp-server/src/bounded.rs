@@ -9,6 +9,7 @@ use rmcp::{
     transport::Transport,
 };
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 /// Messages that may wait to be sent while more are read.
 const UNSENT: usize = 256;
@@ -17,11 +18,13 @@ const UNSENT: usize = 256;
 pub(crate) struct Bounded<T> {
     inner: T,
     unsent: watch::Sender<usize>,
+    /// Cancelled once nothing more is sent.
+    closed: CancellationToken,
 }
 
 impl<T> Bounded<T> {
     pub(crate) fn new(inner: T) -> Self {
-        Self { inner, unsent: watch::Sender::new(0) }
+        Self { inner, unsent: watch::Sender::new(0), closed: CancellationToken::new() }
     }
 }
 
@@ -43,10 +46,11 @@ impl<R: ServiceRole, T: Transport<R>> Transport<R> for Bounded<T> {
     ) -> impl Future<Output = Result<(), T::Error>> + Send + 'static {
         self.unsent.send_modify(|count| *count = count.saturating_add(1));
         let unsent = Unsent(self.unsent.clone());
-        let sending = self.inner.send(message);
+        let (sending, closed) = (self.inner.send(message), self.closed.clone());
         async move {
             let _unsent = unsent;
-            sending.await
+            // Nobody asks what became of a message of a closed connection.
+            closed.run_until_cancelled_owned(sending).await.unwrap_or(Ok(()))
         }
     }
 
@@ -57,6 +61,8 @@ impl<R: ServiceRole, T: Transport<R>> Transport<R> for Bounded<T> {
     }
 
     async fn close(&mut self) -> Result<(), T::Error> {
+        // A message that its reader does not take would keep the connection open.
+        self.closed.cancel();
         self.inner.close().await
     }
 }

@@ -51,6 +51,7 @@
 //! request gets 403 if its `Host` is neither a loopback name nor [allowed](ToolServer::allow_hosts), or if it has an
 //! `Origin`, as those of browsers do, that is neither the server's own nor [allowed](ToolServer::allow_origins).
 
+mod ahead;
 mod bounded;
 mod bounds;
 mod call;
@@ -83,7 +84,10 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::{bounded::Bounded, bounds::Bounds, conversation::Conversation, handler::Handler, served::Served};
+use crate::{
+    ahead::Ahead, bounded::Bounded, bounds::Bounds, conversation::Conversation, handler::Handler,
+    served::Served,
+};
 
 /// A server of tools and agents for clients of the Model Context Protocol.
 ///
@@ -239,8 +243,11 @@ impl ToolServer {
     }
 
     /// Serves one client over a pair of byte streams, in lines of JSON, until `read` ends. Calls in flight then have
-    /// five seconds to answer, and are cancelled. Dropping the future cancels all calls. While 256 messages wait for
-    /// the client to read them, no more is read from it.
+    /// five seconds to answer, and are cancelled. The server ends also if the client reads nothing: what it has not read
+    /// two seconds later is dropped. Dropping the future cancels all calls.
+    ///
+    /// While 256 messages wait for the client to read them, no further one is taken from it. Up to 64 KiB are read
+    /// ahead, so that the end of `read` is seen behind them.
     ///
     /// # Errors
     /// [`ErrorKind::Config`], before anything is read, for an invalid name and for two tools of one name;
@@ -252,9 +259,10 @@ impl ToolServer {
     ) -> Result<()> {
         let (served, tell) = self.served()?;
         let handler = Handler::new(Arc::clone(&served), Conversation::new(&served)?);
+        let over = CancellationToken::new();
+        let read = Ahead::new(read, over.clone());
         let transport = AsyncRwTransport::new_server(read, write).with_max_line_length(served.bounds.message);
         let transport = Bounded::new(transport);
-        let over = CancellationToken::new();
         let _over = over.clone().drop_guard();
         let _watching = changes::watch(&served, tell, over.clone());
         match serve_server_with_ct(handler, transport, over).await {

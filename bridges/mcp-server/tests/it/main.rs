@@ -7,6 +7,7 @@ mod attack_42;
 mod calls;
 mod cancel;
 mod changes;
+mod ends;
 mod floods;
 mod http;
 mod kit;

@@ -1,0 +1,98 @@
+//! Clients over pipes that close their input and read nothing.
+
+use std::{sync::Arc, time::Duration};
+
+use entourage_core::Result;
+use entourage_mcp_server::ToolServer;
+use entourage_runtime::Runtime;
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream},
+    task::JoinHandle,
+    time::{Instant, timeout},
+};
+
+use crate::{
+    http::INITIALIZE,
+    kit::{Steps, tools},
+};
+
+/// A client of raw lines, whose output is as small as a message.
+pub(crate) struct Raw {
+    pub(crate) input: DuplexStream,
+    pub(crate) output: BufReader<DuplexStream>,
+    pub(crate) serving: JoinHandle<Result<()>>,
+}
+
+impl Raw {
+    pub(crate) fn open(server: ToolServer) -> Self {
+        let (input, theirs) = tokio::io::duplex(1 << 20);
+        let (output, written) = tokio::io::duplex(64);
+        let serving = tokio::spawn(server.serve_io(theirs, written));
+        Self { input, output: BufReader::new(output), serving }
+    }
+
+    /// Begins a session.
+    pub(crate) async fn begin(server: ToolServer) -> Self {
+        let mut raw = Self::open(server);
+        raw.say(INITIALIZE).await;
+        raw.hear().await;
+        raw.say(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;
+        raw
+    }
+
+    pub(crate) async fn say(&mut self, line: &str) {
+        self.input.write_all(format!("{line}\n").as_bytes()).await.unwrap();
+    }
+
+    /// Returns the next message.
+    pub(crate) async fn hear(&mut self) -> serde_json::Value {
+        let mut line = String::new();
+        timeout(Duration::from_secs(60), self.output.read_line(&mut line)).await.unwrap().unwrap();
+        serde_json::from_str(&line).unwrap()
+    }
+}
+
+/// Returns a call of the tool `steps`.
+pub(crate) fn steps(id: &str) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":"{id}","method":"tools/call","params":{{"name":"steps","arguments":{{}}}}}}"#
+    )
+}
+
+pub(crate) fn server(tool: &Steps) -> ToolServer {
+    ToolServer::new("test", &Runtime::in_memory()).toolset(tools([Arc::new(tool.clone())]))
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_the_input_ends_calls_and_server_though_nothing_is_read() {
+    // Answers that wait to be read: few, and more than those after which no further message is taken.
+    for asks in [3, 400] {
+        let tool = Steps::new();
+        let mut raw = Raw::begin(server(&tool)).await;
+        raw.say(&steps("call")).await;
+        tool.gate.arrived(1).await;
+        for id in 0..asks {
+            raw.say(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list"}}"#)).await;
+        }
+        let Raw { input, output, serving } = raw;
+        drop(input);
+        let before = Instant::now();
+        timeout(Duration::from_secs(60), tool.alive(0)).await.unwrap();
+        let took = before.elapsed();
+        assert!((4..=6).contains(&took.as_secs()), "{asks}: {took:?}");
+        timeout(Duration::from_secs(60), serving).await.unwrap().unwrap().unwrap();
+        let took = before.elapsed();
+        assert!(took.as_secs() <= 8, "{asks}: {took:?}");
+        drop(output);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_the_input_ends_a_server_whose_first_answer_is_not_read() {
+    let mut raw = Raw::open(server(&Steps::new()));
+    raw.say(INITIALIZE).await;
+    let Raw { input, output, serving } = raw;
+    drop(input);
+    timeout(Duration::from_secs(60), serving).await.unwrap().unwrap().unwrap();
+    drop(output);
+}

@@ -131,30 +131,38 @@ impl Conversation {
         &self,
         served: &Served,
         call: Call,
-        progress: Progress,
+        mut progress: Progress,
         stop: &CancellationToken,
     ) -> CallToolResult {
-        if let Err(refusal) = call.check() {
-            return refusal;
-        }
-        let Ok(_open) = self.open.try_acquire() else {
-            return offer::failure(
-                "too many calls wait already; wait for results before you make further calls",
-            );
-        };
+        let result = self.admitted(served, call, &mut progress, stop).await.unwrap_or_else(|refusal| refusal);
+        // Its place is free again: a client that reads nothing keeps it from nobody.
+        stop.run_until_cancelled(progress.flush()).await;
+        result
+    }
+
+    /// Performs one call in a place of its own. An error is a refusal.
+    async fn admitted(
+        &self,
+        served: &Served,
+        call: Call,
+        progress: &mut Progress,
+        stop: &CancellationToken,
+    ) -> Result<CallToolResult, CallToolResult> {
+        call.check()?;
+        let _open = self.open.try_acquire().map_err(|_| {
+            offer::failure("too many calls wait already; wait for results before you make further calls")
+        })?;
         let Some(Ok(_running)) = stop.run_until_cancelled(self.running.acquire()).await else {
-            return offer::failure("the call was cancelled before it began");
+            return Err(offer::failure("the call was cancelled before it began"));
         };
-        self.perform(served, call, progress, stop)
-            .await
-            .unwrap_or_else(|error| offer::failure(error.message()))
+        self.perform(served, call, progress, stop).await.map_err(|error| offer::failure(error.message()))
     }
 
     async fn perform(
         &self,
         served: &Served,
         call: Call,
-        mut progress: Progress,
+        progress: &mut Progress,
         stop: &CancellationToken,
     ) -> Result<CallToolResult> {
         let agent = Caller {
@@ -175,7 +183,7 @@ impl Conversation {
                 return Err(error);
             }
         };
-        let result = watch(&mut run, &mut progress, stop).await;
+        let result = watch(&mut run, progress, stop).await;
         let outcome = run.outcome().await;
         match &outcome {
             Ok(Outcome { status: Status::Paused(_), .. }) => taken.park(call),
@@ -183,7 +191,6 @@ impl Conversation {
             Err(_) if taken.paused => taken.park(call),
             _ => drop(taken),
         }
-        stop.run_until_cancelled(progress.flush()).await;
         Ok(match (&outcome, result) {
             (Ok(Outcome { status: Status::Completed | Status::Failed(_), .. }), Some(result)) => {
                 offer::result(&result)

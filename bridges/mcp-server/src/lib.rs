@@ -24,7 +24,7 @@
 //! | an unknown tool, wrong arguments, a refusal, a panic, a failure | an error result (`isError`) with a text; the connection goes on |
 //! | somebody has to decide, and nobody did yet | an error result with the id of the approval |
 //! | the same call again, after the decision | the call continues from the question |
-//! | a `progressToken` in the call | the progress of the tool, and the names of the tools that a served agent calls |
+//! | a `progressToken` in the call | the progress of the tool, and the names of the tools that a served agent calls; a client that reads slowly misses some |
 //!
 //! [`Runtime::pending`] lists the open questions, and `Session::decide` answers one, also in another process that
 //! shares the store. A call is the same if its tool and its arguments are, in the same conversation. The last 64 paused
@@ -189,7 +189,8 @@ impl ToolServer {
     }
 
     /// Sets the number of calls of one client that run at once; at least 1. Default 16. Sixteen times as many wait, and
-    /// further ones get an error result. Agents below a call are bounded by `RuntimeBuilder::sub_agents`.
+    /// further ones get an error result. A call whose run has ended no longer counts, also while its client does not
+    /// read the result. Agents below a call are bounded by `RuntimeBuilder::sub_agents`.
     pub fn max_calls(mut self, calls: usize) -> Self {
         self.bounds.calls = calls;
         self

@@ -1,6 +1,6 @@
 //! Progress of a call, as notifications to a client that asked for them.
 
-use std::{fmt, future::pending};
+use std::{fmt, future::pending, time::Duration};
 
 use entourage_core::{
     SessionId,
@@ -12,6 +12,10 @@ use rmcp::{
     Peer, RoleServer,
     model::{ProgressNotificationParam, ProgressToken},
 };
+use tokio::time::timeout;
+
+/// Time that a client has to read the last notifications of a call.
+const FLUSH: Duration = Duration::from_secs(10);
 
 /// The notifications of one call. One is sent at a time. A client that reads slowly misses steps in between, so nothing
 /// piles up here.
@@ -70,11 +74,14 @@ impl Progress {
         }
     }
 
-    /// Sends what is left, so that it arrives before the result.
+    /// Sends what is left, so that it arrives before the result. What its client does not read for long is dropped.
     pub(crate) async fn flush(mut self) {
-        while self.sending.is_some() {
-            self.sent().await;
-        }
+        let all = async {
+            while self.sending.is_some() {
+                self.sent().await;
+            }
+        };
+        timeout(FLUSH, all).await.unwrap_or_default();
     }
 }
 

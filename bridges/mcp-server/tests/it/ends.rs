@@ -96,3 +96,24 @@ async fn the_end_of_the_input_ends_a_server_whose_first_answer_is_not_read() {
     timeout(Duration::from_secs(60), serving).await.unwrap().unwrap().unwrap();
     drop(output);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_ended_makes_room_though_its_progress_is_not_read() {
+    let tool = Steps::new();
+    tool.gate.open();
+    let mut raw = Raw::begin(server(&tool).max_calls(1)).await;
+    for id in ["one", "two", "three"] {
+        raw.say(
+            &steps(id)
+                .replace("\"arguments\"", &format!(r#""_meta":{{"progressToken":"{id}"}},"arguments""#)),
+        )
+        .await;
+    }
+    timeout(Duration::from_secs(60), tool.gate.arrived(3)).await.unwrap();
+    let mut ids = Vec::new();
+    while ids.len() < 3 {
+        let message = raw.hear().await;
+        ids.extend(message["id"].as_str().map(str::to_owned));
+    }
+    assert_eq!(ids, ["one", "two", "three"]);
+}

@@ -12,7 +12,10 @@ use rmcp::{
 };
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::{call::Call, changes, conversation::Conversation, offer, progress::Progress, served::Served};
+use crate::{
+    call::Call, changes, conversation::Conversation, in_flight::InFlight, offer, progress::Progress,
+    served::Served,
+};
 
 /// Answers the requests of one client.
 pub(crate) struct Handler {
@@ -85,6 +88,7 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let _running = self.served.running.token();
+        let _in_flight = context.extensions.get::<InFlight>().map(|all| all.running(&context.id));
         let call = Call { name: request.name.into_owned(), arguments: offer::arguments(request.arguments) };
         let progress = Progress::new(&context.peer, context.meta.get_progress_token());
         let conversation = self.own.get().unwrap_or(&self.shared);

@@ -24,6 +24,7 @@
 //! | an unknown tool, wrong arguments, a refusal, a panic, a failure | an error result (`isError`) with a text; the connection goes on |
 //! | somebody has to decide, and nobody did yet | an error result with the id of the approval |
 //! | the same call again, after the decision | the call continues from the question |
+//! | a request whose id has another one in flight, of the same client | the error -32600; the first one goes on |
 //! | a `progressToken` in the call | the progress of the tool, and the names of the tools that a served agent calls; a client that reads slowly misses some |
 //!
 //! [`Runtime::pending`] lists the open questions, and `Session::decide` answers one, also in another process that
@@ -59,8 +60,10 @@ mod changes;
 mod conversation;
 mod handler;
 mod http;
+mod in_flight;
 mod offer;
 mod progress;
+mod refusing;
 mod served;
 
 use std::{fmt, sync::Arc, time::Duration};
@@ -85,7 +88,13 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    ahead::Ahead, bounded::Bounded, bounds::Bounds, conversation::Conversation, handler::Handler,
+    ahead::Ahead,
+    bounded::Bounded,
+    bounds::Bounds,
+    conversation::Conversation,
+    handler::Handler,
+    in_flight::{InFlight, Tracked},
+    refusing::Refusing,
     served::Served,
 };
 
@@ -263,7 +272,9 @@ impl ToolServer {
         let over = CancellationToken::new();
         let read = Ahead::new(read, over.clone());
         let transport = AsyncRwTransport::new_server(read, write).with_max_line_length(served.bounds.message);
-        let transport = Bounded::new(transport);
+        let in_flight = InFlight::default();
+        let transport = Refusing::new(transport, in_flight.clone());
+        let transport = Bounded::new(Tracked::new(transport, in_flight));
         let _over = over.clone().drop_guard();
         let _watching = changes::watch(&served, tell, over.clone());
         match serve_server_with_ct(handler, transport, over).await {

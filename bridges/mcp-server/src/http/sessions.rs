@@ -7,9 +7,9 @@ use std::{
     time::Duration,
 };
 
-use futures_util::{Stream, StreamExt};
+use futures_util::{Stream, StreamExt, future::Either, stream};
 use rmcp::{
-    model::{ClientJsonRpcMessage, ServerJsonRpcMessage},
+    model::{ClientJsonRpcMessage, JsonRpcMessage, ServerJsonRpcMessage},
     transport::streamable_http_server::{
         SessionId, SessionManager,
         session::{
@@ -22,6 +22,8 @@ use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::Instant,
 };
+
+use crate::in_flight::{InFlight, Tracked};
 
 /// The sessions of rmcp, bounded. rmcp's own limit on idle ones would also end a session whose call is long and silent.
 pub(crate) struct Sessions {
@@ -36,6 +38,7 @@ struct Use {
     streams: usize,
     /// Time of the last request, or of the end of the last stream.
     at: Instant,
+    in_flight: InFlight,
     _place: OwnedSemaphorePermit,
 }
 
@@ -111,6 +114,11 @@ impl Sessions {
         }
     }
 
+    /// Returns the requests in flight of a session. One that has ended has none.
+    fn in_flight(&self, id: &SessionId) -> InFlight {
+        locked(&self.used).get(id).map(|it| it.in_flight.clone()).unwrap_or_default()
+    }
+
     fn open(&self, id: &SessionId) -> Open {
         if let Some(it) = locked(&self.used).get_mut(id) {
             it.streams = it.streams.saturating_add(1);
@@ -129,15 +137,16 @@ fn held<S: Stream>(stream: S, open: Open) -> impl Stream<Item = S::Item> {
 
 impl SessionManager for Sessions {
     type Error = SessionsError;
-    type Transport = <LocalSessionManager as SessionManager>::Transport;
+    type Transport = Tracked<<LocalSessionManager as SessionManager>::Transport>;
 
     async fn create_session(&self) -> Result<(SessionId, Self::Transport), Self::Error> {
         self.sweep().await;
         let place = Arc::clone(&self.free).try_acquire_owned().map_err(|_| SessionsError::Full)?;
         let (id, transport) = self.inner.create_session().await?;
-        let new = Use { streams: 0, at: Instant::now(), _place: place };
+        let in_flight = InFlight::default();
+        let new = Use { streams: 0, at: Instant::now(), in_flight: in_flight.clone(), _place: place };
         locked(&self.used).insert(id.clone(), new);
-        Ok((id, transport))
+        Ok((id, Tracked::new(transport, in_flight)))
     }
 
     async fn initialize_session(
@@ -162,8 +171,21 @@ impl SessionManager for Sessions {
         id: &SessionId,
         message: ClientJsonRpcMessage,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
-        let open = self.open(id);
-        Ok(held(self.inner.create_stream(id, message).await?, open))
+        let (open, in_flight) = (self.open(id), self.in_flight(id));
+        let request = match &message {
+            JsonRpcMessage::Request(it) => Some(it.id.clone()),
+            _ => None,
+        };
+        // Before rmcp sees it, which would send the answer to the first one here.
+        if let Some(Err(refusal)) = request.as_ref().map(|request| in_flight.admit(request)) {
+            let refusal = ServerSseMessage::from_message(refusal);
+            return Ok(Either::Left(stream::iter([refusal])));
+        }
+        let created = self.inner.create_stream(id, message).await;
+        if let (Err(_), Some(request)) = (&created, &request) {
+            in_flight.answered(request);
+        }
+        Ok(Either::Right(held(created?, open)))
     }
 
     async fn accept_message(&self, id: &SessionId, message: ClientJsonRpcMessage) -> Result<(), Self::Error> {

@@ -10,5 +10,6 @@ mod changes;
 mod ends;
 mod floods;
 mod http;
+mod ids;
 mod kit;
 mod progress;

@@ -13,8 +13,8 @@ use rmcp::{
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
-    call::Call, changes, conversation::Conversation, in_flight::InFlight, offer, progress::Progress,
-    served::Served,
+    bounds::MANY_LISTEN, call::Call, changes, conversation::Conversation, in_flight::InFlight, offer,
+    progress::Progress, served::Served,
 };
 
 /// Answers the requests of one client.
@@ -66,6 +66,9 @@ impl ServerHandler for Handler {
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        let Ok(_place) = self.served.listeners.try_acquire() else {
+            return Err(ErrorData::internal_error(MANY_LISTEN, None));
+        };
         changes::tell_subscriber(self.served.changes.clone(), &context).await;
         Ok(())
     }

@@ -83,14 +83,14 @@ use rmcp::{
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpListener,
-    sync::watch,
+    sync::{Semaphore, watch},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     ahead::Ahead,
     bounded::Bounded,
-    bounds::Bounds,
+    bounds::{Bounds, LISTENERS},
     conversation::Conversation,
     handler::Handler,
     in_flight::{InFlight, Tracked},
@@ -297,6 +297,9 @@ impl ToolServer {
     /// Serves clients over streamable HTTP, at the path `/mcp` of `listener`, until `shutdown` is cancelled. Then all
     /// calls are cancelled, and connections have some seconds to end. Dropping the future ends them at once.
     ///
+    /// There are at most 512 connections at once; further ones wait. At most 256 clients listen for changes at once,
+    /// by `subscriptions/listen` or by GET. A further one gets an error, for GET the status 503.
+    ///
     /// # Errors
     /// [`ErrorKind::Config`], before anything is accepted, for an invalid name, two tools of one name, and a host or
     /// origin that cannot be one.
@@ -327,6 +330,7 @@ impl ToolServer {
             scope: self.scope,
             bounds: self.bounds,
             changes,
+            listeners: Arc::new(Semaphore::new(LISTENERS)),
             running: TaskTracker::new(),
         };
         Ok((Arc::new(served), tell))

@@ -1,6 +1,6 @@
 //! What a running server serves.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use entourage_core::{
     permission::Scope,
@@ -8,7 +8,7 @@ use entourage_core::{
 };
 use entourage_runners::Combined;
 use entourage_runtime::Runtime;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio_util::task::TaskTracker;
 
 use crate::bounds::Bounds;
@@ -26,6 +26,8 @@ pub(crate) struct Served {
     pub(crate) bounds: Bounds,
     /// Changes with the tools that are offered. Ends with the server.
     pub(crate) changes: watch::Receiver<()>,
+    /// Places for clients that listen for changes.
+    pub(crate) listeners: Arc<Semaphore>,
     /// The calls in flight.
     pub(crate) running: TaskTracker,
 }

@@ -16,17 +16,22 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio::{
     net::{TcpListener, TcpStream},
+    sync::{OwnedSemaphorePermit, Semaphore},
     task::JoinSet,
     time::{MissedTickBehavior, interval, sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{conversation::Conversation, handler::Handler, http::sessions::Sessions, served::Served};
+use crate::{
+    bounds::{CONNECTIONS, MANY_LISTEN},
+    conversation::Conversation,
+    handler::Handler,
+    http::sessions::Sessions,
+    served::Served,
+};
 
 /// Path that is served.
 const PATH: &str = "/mcp";
-/// Connections at once. More wait in the listener's queue.
-const CONNECTIONS: usize = 512;
 /// Time that the head of a request may take, and its body.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Bytes of the head of a request.
@@ -44,6 +49,7 @@ type Answer = Response<BoxBody<Bytes, Infallible>>;
 struct Door {
     service: StreamableHttpService<Handler, Sessions>,
     sessions: Arc<Sessions>,
+    listeners: Arc<Semaphore>,
     message: usize,
 }
 
@@ -93,7 +99,12 @@ impl Door {
         let (shared, again) = (Conversation::new(served)?, Arc::clone(served));
         let handler = move || Ok(Handler::new(Arc::clone(&again), Arc::clone(&shared)));
         let service = StreamableHttpService::new(handler, Arc::clone(&sessions), config);
-        Ok(Self { service, sessions, message: served.bounds.message })
+        Ok(Self {
+            service,
+            sessions,
+            listeners: Arc::clone(&served.listeners),
+            message: served.bounds.message,
+        })
     }
 
     async fn connection(self: Arc<Self>, stream: TcpStream, over: CancellationToken) {
@@ -137,6 +148,14 @@ impl Door {
             Ok(Err(_)) => return refusal(StatusCode::BAD_REQUEST, "the request was cut off"),
             Err(_) => return refusal(StatusCode::REQUEST_TIMEOUT, "the request did not come in time"),
         };
+        // The answer to GET is a stream that stays open.
+        let listens = match head.method {
+            Method::GET => match Arc::clone(&self.listeners).try_acquire_owned() {
+                Ok(place) => Some(place),
+                Err(_) => return refusal(StatusCode::SERVICE_UNAVAILABLE, MANY_LISTEN),
+            },
+            _ => None,
+        };
         let (begins, ends) = (!head.headers.contains_key("mcp-session-id"), head.method == Method::DELETE);
         let mut answer = self.service.handle(Request::from_parts(head, Full::new(body))).await;
         // rmcp has one status for all errors of its session manager.
@@ -148,8 +167,18 @@ impl Door {
         if ends && answer.status() == StatusCode::ACCEPTED {
             *answer.status_mut() = StatusCode::NO_CONTENT;
         }
-        answer
+        answer.map(|body| held(body, listens))
     }
+}
+
+/// Returns the body, which keeps a place among those that listen as long as it lives.
+fn held(body: BoxBody<Bytes, Infallible>, place: Option<OwnedSemaphorePermit>) -> BoxBody<Bytes, Infallible> {
+    let Some(place) = place else { return body };
+    let keep = move |frame| {
+        let _ = &place;
+        frame
+    };
+    body.map_frame(keep).boxed()
 }
 
 /// rmcp compares one host with those that are served, as far as it could parse it.

@@ -12,4 +12,5 @@ mod floods;
 mod http;
 mod ids;
 mod kit;
+mod listeners;
 mod progress;

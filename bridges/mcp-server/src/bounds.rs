@@ -8,6 +8,10 @@ pub(crate) const CONNECTIONS: usize = 512;
 pub(crate) const LISTENERS: usize = CONNECTIONS / 2;
 /// Answer to one more.
 pub(crate) const MANY_LISTEN: &str = "as many clients listen to the server as may; try again later";
+/// Least time after which an unused HTTP session ends: its client has to come back for its second request.
+pub(crate) const LEAST_IDLE: Duration = Duration::from_secs(1);
+/// Least bytes of a message that a program can set: those with which a client begins fit in.
+pub(crate) const LEAST_MESSAGE: usize = 1 << 10;
 
 /// Bounds that a program can set.
 #[derive(Debug, Clone, Copy)]

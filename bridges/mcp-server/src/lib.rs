@@ -90,7 +90,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     ahead::Ahead,
     bounded::Bounded,
-    bounds::{Bounds, LISTENERS},
+    bounds::{Bounds, LEAST_IDLE, LEAST_MESSAGE, LISTENERS},
     conversation::Conversation,
     handler::Handler,
     in_flight::{InFlight, Tracked},
@@ -212,16 +212,17 @@ impl ToolServer {
     }
 
     /// Sets the time after which an HTTP session ends that its client does not use: without a request, and without an
-    /// open stream of one. Default 30 minutes. Its client gets 404 from then on, and begins a new one.
+    /// open stream of one; at least one second. Default 30 minutes. Its client gets 404 from then on, and begins a new
+    /// one.
     pub fn idle_timeout(mut self, time: Duration) -> Self {
-        self.bounds.idle = time;
+        self.bounds.idle = time.max(LEAST_IDLE);
         self
     }
 
-    /// Sets the bytes of one message from a client. Default 4 MiB. A larger request gets 413 over HTTP; over stdio it
-    /// is skipped, without an answer.
+    /// Sets the bytes of one message from a client; at least 1 KiB. Default 4 MiB. A larger request gets 413 over HTTP;
+    /// over stdio it is skipped, without an answer.
     pub fn max_message(mut self, bytes: usize) -> Self {
-        self.bounds.message = bytes;
+        self.bounds.message = bytes.max(LEAST_MESSAGE);
         self
     }
 

@@ -213,3 +213,17 @@ async fn sessions_are_bounded_and_a_closed_one_makes_room() {
     assert_eq!(status(site.port, &request).await, 200);
     site.close().await;
 }
+
+#[tokio::test]
+async fn least_bounds_serve_a_client() {
+    let server = server(FakeTool::new("ok"));
+    let server = server.max_calls(0).max_sessions(0).max_message(0).idle_timeout(std::time::Duration::ZERO);
+    let site = Site::open(server).await;
+    let client = site.client(ClientLifecycleMode::Initialize).await;
+    assert_eq!(client.text("ok", json!({})).await, ("ok".to_owned(), false));
+    // The bound is there all the same.
+    let long = INITIALIZE.replacen("raw", &"x".repeat(2_000), 1);
+    assert_eq!(status(site.port, &post("Host: localhost\r\n", &long)).await, 413);
+    client.close().await;
+    site.close().await;
+}

@@ -25,6 +25,7 @@
 //! | somebody has to decide, and nobody did yet | an error result with the id of the approval |
 //! | the same call again, after the decision | the call continues from the question |
 //! | a request whose id has another one in flight, of the same client | the error -32600; the first one goes on |
+//! | a message of JSON that cannot be read: half a surrogate pair, a number out of range, 127 levels or more | the error -32700 over stdio, with the id if that can be read; the status of a failure over HTTP |
 //! | a `progressToken` in the call | the progress of the tool, and the names of the tools that a served agent calls; a client that reads slowly misses some |
 //!
 //! [`Runtime::pending`] lists the open questions, and `Session::decide` answers one, also in another process that
@@ -61,6 +62,7 @@ mod conversation;
 mod handler;
 mod http;
 mod in_flight;
+mod lines;
 mod offer;
 mod progress;
 mod refusing;
@@ -94,6 +96,7 @@ use crate::{
     conversation::Conversation,
     handler::Handler,
     in_flight::{InFlight, Tracked},
+    lines::Lines,
     refusing::Refusing,
     served::Served,
 };
@@ -271,10 +274,10 @@ impl ToolServer {
         let (served, tell) = self.served()?;
         let handler = Handler::new(Arc::clone(&served), Conversation::new(&served)?);
         let over = CancellationToken::new();
-        let read = Ahead::new(read, over.clone());
-        let transport = AsyncRwTransport::new_server(read, write).with_max_line_length(served.bounds.message);
+        let lines = Lines::new(Ahead::new(read, over.clone()), served.bounds.message);
+        let answers = AsyncRwTransport::new_server(tokio::io::empty(), write);
         let in_flight = InFlight::default();
-        let transport = Refusing::new(transport, in_flight.clone());
+        let transport = Refusing::new(lines, answers, in_flight.clone());
         let transport = Bounded::new(Tracked::new(transport, in_flight));
         let _over = over.clone().drop_guard();
         let _watching = changes::watch(&served, tell, over.clone());

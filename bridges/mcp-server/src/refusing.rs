@@ -8,28 +8,32 @@ use rmcp::{
     service::{RxJsonRpcMessage, TxJsonRpcMessage},
     transport::Transport,
 };
-use tokio::task::JoinSet;
+use tokio::{io::AsyncRead, task::JoinSet};
 
-use crate::in_flight::InFlight;
+use crate::{
+    in_flight::InFlight,
+    lines::{self, Lines},
+};
 
 /// Refusals that may wait to be sent while more is read.
 const UNSENT: usize = 64;
 
-/// The transport below, which passes on what is admitted.
-pub(crate) struct Refusing<T> {
+/// The messages of an input that are admitted, and the transport below for the answers.
+pub(crate) struct Refusing<R, T> {
+    lines: Lines<R>,
     inner: T,
     in_flight: InFlight,
     /// Answers that are being sent. `receive` may be dropped at any time, so it cannot send them.
     refusals: JoinSet<()>,
 }
 
-impl<T> Refusing<T> {
-    pub(crate) fn new(inner: T, in_flight: InFlight) -> Self {
-        Self { inner, in_flight, refusals: JoinSet::new() }
+impl<R, T> Refusing<R, T> {
+    pub(crate) fn new(lines: Lines<R>, inner: T, in_flight: InFlight) -> Self {
+        Self { lines, inner, in_flight, refusals: JoinSet::new() }
     }
 }
 
-impl<T: Transport<RoleServer>> Refusing<T> {
+impl<R, T: Transport<RoleServer>> Refusing<R, T> {
     fn refuse(&mut self, answer: TxJsonRpcMessage<RoleServer>) {
         let sending = self.inner.send(answer);
         // What cannot be sent any more has no reader.
@@ -37,7 +41,11 @@ impl<T: Transport<RoleServer>> Refusing<T> {
     }
 }
 
-impl<T: Transport<RoleServer>> Transport<RoleServer> for Refusing<T> {
+impl<R, T> Transport<RoleServer> for Refusing<R, T>
+where
+    R: AsyncRead + Send + Unpin,
+    T: Transport<RoleServer>,
+{
     type Error = T::Error;
 
     fn send(
@@ -53,17 +61,18 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for Refusing<T> {
             if self.refusals.len() >= UNSENT {
                 self.refusals.join_next().await;
             }
-            let Some(message) = self.inner.receive().await else {
+            let Some(line) = self.lines.next().await else {
                 while self.refusals.join_next().await.is_some() {}
                 return None;
             };
-            let refused = match &message {
-                JsonRpcMessage::Request(request) => self.in_flight.admit(&request.id).err(),
-                _ => None,
-            };
-            match refused {
-                Some(answer) => self.refuse(answer),
-                None => return Some(message),
+            let Some(message) = lines::message(&line) else { continue };
+            let admitted = message.and_then(|message| match &message {
+                JsonRpcMessage::Request(request) => self.in_flight.admit(&request.id).map(|()| message),
+                _ => Ok(message),
+            });
+            match admitted {
+                Ok(message) => return Some(message),
+                Err(answer) => self.refuse(answer),
             }
         }
     }

@@ -14,3 +14,4 @@ mod ids;
 mod kit;
 mod listeners;
 mod progress;
+mod unreadable;

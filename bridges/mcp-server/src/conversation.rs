@@ -10,13 +10,13 @@ use std::{
 };
 
 use entourage_core::{
-    Result, SessionId,
+    Error, ErrorKind, Result, SessionId,
     event::Event,
     message::ToolResult,
     run::{Outcome, Status},
     tool::Toolset,
 };
-use entourage_runtime::{RunHandle, Session};
+use entourage_runtime::{RunHandle, Session, Waiting};
 use rmcp::model::CallToolResult;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -30,7 +30,7 @@ use crate::{
 
 /// Calls that may wait for each one that may run.
 const WAITING: usize = 16;
-/// Paused calls that a conversation remembers. An older one stays in the store, and is asked about anew.
+/// Calls of a conversation that may be paused.
 const PAUSED: usize = 64;
 /// Runs after which a session is left for a new one: the fold of a session grows with its runs.
 const RUNS: u32 = 1_000;
@@ -49,6 +49,10 @@ struct Lanes {
     made: u32,
     free: BTreeMap<u32, Lane>,
     paused: VecDeque<(Call, Lane)>,
+    /// Paused calls that are continued at this moment.
+    continued: usize,
+    /// True once the client has left.
+    over: bool,
 }
 
 /// A session for calls, one after another.
@@ -72,21 +76,28 @@ struct Taken<'a> {
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
         let lane = Lane { runs: self.lane.runs.saturating_add(1), ..self.lane.clone() };
+        let mut lanes = locked(self.lanes);
+        if self.paused {
+            lanes.continued = lanes.continued.saturating_sub(1);
+        }
         if !self.parked && lane.runs < RUNS {
-            locked(self.lanes).free.insert(lane.number, lane);
+            lanes.free.insert(lane.number, lane);
         }
     }
 }
 
 impl Taken<'_> {
-    /// Keeps the lane aside until `call` comes again.
-    fn park(mut self, call: Call) {
-        self.parked = true;
+    /// Keeps the lane aside until `call` comes again. Returns both if there is no place for it.
+    fn park(mut self, call: Call) -> Option<(Self, Call)> {
         let mut lanes = locked(self.lanes);
-        if lanes.paused.len() >= PAUSED {
-            lanes.paused.pop_front();
+        let is_full = lanes.paused.len().saturating_add(lanes.continued) >= PAUSED;
+        if lanes.over || is_full && !self.paused {
+            drop(lanes);
+            return Some((self, call));
         }
+        self.parked = true;
         lanes.paused.push_back((call, self.lane.clone()));
+        None
     }
 }
 
@@ -109,6 +120,7 @@ impl Conversation {
         let asked = lanes.paused.iter().position(|(asked, _)| asked == call);
         let paused = asked.and_then(|place| lanes.paused.remove(place));
         let is_paused = paused.is_some();
+        lanes.continued = lanes.continued.saturating_add(usize::from(is_paused));
         let kept = paused.map(|(_, lane)| lane).or_else(|| lanes.free.pop_first().map(|(_, lane)| lane));
         let lane = match kept {
             Some(lane) => lane,
@@ -158,6 +170,58 @@ impl Conversation {
         self.perform(served, call, progress, stop).await.map_err(|error| offer::failure(error.message()))
     }
 
+    /// Keeps the lane of a paused call.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Busy`] when as many calls are paused as may: the question of this one is closed.
+    async fn keep(&self, taken: Taken<'_>, call: Call) -> Result<()> {
+        let Some((taken, call)) = taken.park(call) else { return Ok(()) };
+        self.forget_answered().await;
+        let Some((taken, _)) = taken.park(call) else { return Ok(()) };
+        taken.lane.session.stop().await?;
+        Err(Error::new(
+            ErrorKind::Busy,
+            format!(
+                "the call did not run: somebody has to decide about it, and {PAUSED} calls wait for a decision \
+                 already; make it again once there are fewer"
+            ),
+        ))
+    }
+
+    /// Makes room for a paused call: the oldest one that has its answer, and was not made again, is forgotten.
+    async fn forget_answered(&self) {
+        let paused: Vec<_> = locked(&self.lanes).paused.iter().map(|(_, lane)| lane.clone()).collect();
+        for lane in paused {
+            let waits = lane.session.pending().await;
+            if !waits.is_ok_and(|all| all.iter().all(|it| it.waits_for == Waiting::Resume)) {
+                continue;
+            }
+            let place = |lanes: &Lanes| lanes.paused.iter().position(|(_, it)| it.number == lane.number);
+            let forgotten = {
+                let mut lanes = locked(&self.lanes);
+                place(&lanes).and_then(|place| lanes.paused.remove(place))
+            };
+            if let Some((_, lane)) = forgotten {
+                // Its lane is not used again, so it matters to nobody if this fails.
+                let _ = lane.session.stop().await;
+                return;
+            }
+        }
+    }
+
+    /// Closes the questions of a client that has left, now and later.
+    pub(crate) async fn close(&self) {
+        let paused = {
+            let mut lanes = locked(&self.lanes);
+            lanes.over = true;
+            std::mem::take(&mut lanes.paused)
+        };
+        for (_, lane) in paused {
+            // Whatever holds such a session was started from outside, and ends the question.
+            let _ = lane.session.stop().await;
+        }
+    }
+
     async fn perform(
         &self,
         served: &Served,
@@ -179,16 +243,16 @@ impl Conversation {
             Ok(Some(_)) => session.resume(agent),
             Ok(None) => session.start(agent, call.prompt()),
             Err(error) => {
-                taken.park(call);
+                self.keep(taken, call).await?;
                 return Err(error);
             }
         };
         let result = watch(&mut run, progress, stop).await;
         let outcome = run.outcome().await;
         match &outcome {
-            Ok(Outcome { status: Status::Paused(_), .. }) => taken.park(call),
+            Ok(Outcome { status: Status::Paused(_), .. }) => self.keep(taken, call).await?,
             // It may be as open as before, and another call would end it.
-            Err(_) if taken.paused => taken.park(call),
+            Err(_) if taken.paused => self.keep(taken, call).await?,
             _ => drop(taken),
         }
         Ok(match (&outcome, result) {

@@ -10,7 +10,8 @@ use rmcp::{
     },
     service::{NotificationContext, RequestContext, SubscriptionContext},
 };
-use tokio_util::task::AbortOnDropHandle;
+use tokio::runtime::Handle;
+use tokio_util::task::{AbortOnDropHandle, task_tracker::TaskTrackerToken};
 
 use crate::{
     bounds::MANY_LISTEN, call::Call, changes, conversation::Conversation, in_flight::InFlight, offer,
@@ -21,16 +22,46 @@ use crate::{
 pub(crate) struct Handler {
     served: Arc<Served>,
     /// The conversation of a client that opened a session.
-    own: OnceLock<Arc<Conversation>>,
+    own: OnceLock<Own>,
     /// The conversation of one that did not: newer clients send requests that stand alone.
     shared: Arc<Conversation>,
     /// Tells the client of changes; ends with the session.
     telling: OnceLock<AbortOnDropHandle<()>>,
 }
 
+/// A conversation of one client, whose questions are closed when it is dropped.
+struct Own {
+    conversation: Arc<Conversation>,
+    served: Arc<Served>,
+    /// The server waits for it.
+    _token: TaskTrackerToken,
+}
+
+impl Own {
+    fn new(conversation: Arc<Conversation>, served: &Arc<Served>) -> Self {
+        Self { conversation, served: Arc::clone(served), _token: served.running.token() }
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        // Without a runtime the process ends, and leaves them.
+        if let Ok(runtime) = Handle::try_current() {
+            let conversation = Arc::clone(&self.conversation);
+            self.served.running.spawn_on(async move { conversation.close().await }, &runtime);
+        }
+    }
+}
+
 impl Handler {
     pub(crate) fn new(served: Arc<Served>, shared: Arc<Conversation>) -> Self {
         Self { served, own: OnceLock::new(), shared, telling: OnceLock::new() }
+    }
+
+    /// Creates the handler of the only client, whose conversation is this one however it begins.
+    pub(crate) fn of_one(served: Arc<Served>, conversation: Arc<Conversation>) -> Self {
+        let own = Own::new(Arc::clone(&conversation), &served);
+        Self { own: OnceLock::from(own), ..Self::new(served, conversation) }
     }
 }
 
@@ -52,7 +83,7 @@ impl ServerHandler for Handler {
     ) -> Result<InitializeResult, ErrorData> {
         let failed = |error| ErrorData::internal_error(format!("the session cannot begin: {error}"), None);
         let conversation = Conversation::new(&self.served).map_err(failed)?;
-        self.own.get_or_init(|| conversation);
+        self.own.get_or_init(|| Own::new(conversation, &self.served));
         context.peer.set_peer_info(request.clone());
         self.negotiate_initialize(&request)
     }
@@ -94,7 +125,7 @@ impl ServerHandler for Handler {
         let _in_flight = context.extensions.get::<InFlight>().map(|all| all.running(&context.id));
         let call = Call { name: request.name.into_owned(), arguments: offer::arguments(request.arguments) };
         let progress = Progress::new(&context.peer, context.meta.get_progress_token());
-        let conversation = self.own.get().unwrap_or(&self.shared);
+        let conversation = self.own.get().map_or(&self.shared, |own| &own.conversation);
         Ok(conversation.call(&self.served, call, progress, &context.ct).await.into())
     }
 }

@@ -29,8 +29,12 @@
 //! | a `progressToken` in the call | the progress of the tool, and the names of the tools that a served agent calls; a client that reads slowly misses some |
 //!
 //! [`Runtime::pending`] lists the open questions, and `Session::decide` answers one, also in another process that
-//! shares the store. A call is the same if its tool and its arguments are, in the same conversation. The last 64 paused
-//! calls of a conversation are remembered, until the server ends; the question of an older one is asked anew.
+//! shares the store. A call is the same if its tool and its arguments are, in the same conversation.
+//!
+//! At most 64 calls of a conversation may be paused. A further call that pauses gets an error result that says so, and
+//! its question is closed. Before that, the oldest paused call gives way that has its answer and was not made again.
+//! When a client with a session leaves, and when the server ends, the open questions are closed: nobody would
+//! continue the calls.
 //!
 //! # Conversations
 //! The calls of one client are one conversation in the store: runs in the session `mcp-<id>`. A session has one run at
@@ -272,7 +276,7 @@ impl ToolServer {
         write: impl AsyncWrite + Send + Unpin + 'static,
     ) -> Result<()> {
         let (served, tell) = self.served()?;
-        let handler = Handler::new(Arc::clone(&served), Conversation::new(&served)?);
+        let handler = Handler::of_one(Arc::clone(&served), Conversation::new(&served)?);
         let over = CancellationToken::new();
         let lines = Lines::new(Ahead::new(read, over.clone()), served.bounds.message);
         let answers = AsyncRwTransport::new_server(tokio::io::empty(), write);
@@ -311,9 +315,7 @@ impl ToolServer {
         let hosts = http::Names::new(&self.hosts, &self.origins)?;
         let (served, tell) = self.served()?;
         let _watching = changes::watch(&served, tell, shutdown.clone());
-        http::serve(&served, hosts, listener, shutdown).await?;
-        served.unwound().await;
-        Ok(())
+        http::serve(&served, hosts, listener, shutdown).await
     }
 
     /// Checks the settings, and returns what is served, with the one that tells of changes.

@@ -49,6 +49,8 @@ type Answer = Response<BoxBody<Bytes, Infallible>>;
 struct Door {
     service: StreamableHttpService<Handler, Sessions>,
     sessions: Arc<Sessions>,
+    /// The conversation of clients without a session.
+    shared: Arc<Conversation>,
     listeners: Arc<Semaphore>,
     message: usize,
 }
@@ -83,6 +85,8 @@ pub(crate) async fn serve(
     drop(listener);
     let ended = async { while connections.join_next().await.is_some() {} };
     timeout(CLOSING, ended).await.unwrap_or_default();
+    served.unwound().await;
+    door.shared.close().await;
     Ok(())
 }
 
@@ -96,12 +100,14 @@ impl Door {
             .enforce_origin_validation()
             .with_max_request_body_bytes(served.bounds.message)
             .with_cancellation_token(over);
-        let (shared, again) = (Conversation::new(served)?, Arc::clone(served));
-        let handler = move || Ok(Handler::new(Arc::clone(&again), Arc::clone(&shared)));
+        let shared = Conversation::new(served)?;
+        let (conversation, again) = (Arc::clone(&shared), Arc::clone(served));
+        let handler = move || Ok(Handler::new(Arc::clone(&again), Arc::clone(&conversation)));
         let service = StreamableHttpService::new(handler, Arc::clone(&sessions), config);
         Ok(Self {
             service,
             sessions,
+            shared,
             listeners: Arc::clone(&served.listeners),
             message: served.bounds.message,
         })

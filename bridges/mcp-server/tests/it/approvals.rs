@@ -156,3 +156,37 @@ async fn an_answer_is_for_the_client_that_asked() {
     one.close().await;
     two.close().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_questions_of_a_client_are_bounded_and_closed_when_it_leaves() {
+    let runtime = Runtime::in_memory();
+    let tool = write();
+    let client = client(&runtime, &tool).await;
+    for n in 0..64 {
+        let (text, failed) = client.text("write", json!({"n": n})).await;
+        assert!(failed && text.contains("by the approval"), "{text}");
+    }
+    for n in [64, 65] {
+        let (text, failed) = client.text("write", json!({"n": n})).await;
+        assert!(failed && text.contains("64 calls wait"), "{text}");
+    }
+    // A call that asked before is still the same one.
+    assert!(client.text("write", json!({"n": 5})).await.0.contains("by the approval"));
+    let open = runtime.pending().await.unwrap();
+    assert_eq!(open.len(), 64);
+
+    // An answered one gives way, but only if it has to.
+    let mut allowed = open.iter().filter_map(|it| match &it.waits_for {
+        Waiting::Approval(question) => Some((it.session.clone(), question.id.clone())),
+        _ => None,
+    });
+    for (session, question) in allowed.by_ref().take(2) {
+        runtime.open(&session).await.unwrap().decide(&question, Decision::Allow).await.unwrap();
+    }
+    let (text, _) = client.text("write", json!({"n": 66})).await;
+    assert!(text.contains("by the approval"), "{text}");
+    assert_eq!(client.text("write", json!({"n": 1})).await, ("ok".to_owned(), false));
+    client.close().await;
+    assert_eq!(runtime.pending().await.unwrap(), []);
+    assert_eq!(tool.started(), 1);
+}

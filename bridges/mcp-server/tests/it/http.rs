@@ -227,3 +227,28 @@ async fn least_bounds_serve_a_client() {
     client.close().await;
     site.close().await;
 }
+
+#[tokio::test]
+async fn questions_are_closed_when_a_session_or_the_server_ends() {
+    let runtime = Runtime::in_memory();
+    let tool = FakeTool::new("write").access(entourage_core::tool::Access::WRITE);
+    let server = ToolServer::new("test", &runtime).toolset(tools([Arc::new(tool)]));
+    let site = Site::open(server.scope(entourage_core::permission::Scope::all())).await;
+    let [with, without] = lifecycles();
+    let (leaves, stays) = (site.client(with.clone()).await, site.client(with).await);
+    let stateless = site.client(without).await;
+    for client in [&leaves, &stays, &stateless] {
+        let (text, _) = client.text("write", json!({})).await;
+        assert!(text.contains("by the approval"), "{text}");
+    }
+    assert_eq!(runtime.pending().await.unwrap().len(), 3);
+    leaves.close().await;
+    let closed = async {
+        while runtime.pending().await.unwrap().len() > 2 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(60), closed).await.unwrap();
+    site.close().await;
+    assert_eq!(runtime.pending().await.unwrap(), []);
+}

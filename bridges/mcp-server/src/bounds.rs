@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// HTTP connections at once. More wait in the listener's queue.
 pub(crate) const CONNECTIONS: usize = 512;
-/// Clients of a server that listen for changes at once. They stay as long as they like, so others need room beside them.
+/// Clients of a server that listen for changes at once. They stay as long as they like, and others need room as well.
 pub(crate) const LISTENERS: usize = CONNECTIONS / 2;
 /// Answer to one more.
 pub(crate) const MANY_LISTEN: &str = "as many clients listen to the server as may; try again later";

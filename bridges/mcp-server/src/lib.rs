@@ -25,7 +25,7 @@
 //! | somebody has to decide, and nobody did yet | an error result with the id of the approval |
 //! | the same call again, after the decision | the call continues from the question |
 //! | a request whose id has another one in flight, of the same client | the error -32600; the first one goes on |
-//! | a message of JSON that cannot be read: half a surrogate pair, a number out of range, 127 levels or more | the error -32700 over stdio, with the id if that can be read; the status of a failure over HTTP |
+//! | a message of JSON that cannot be read: half a surrogate pair, a number out of range, 127 levels or more | the error -32700 over stdio, with the id if that can be read; the status 415 over HTTP |
 //! | a `progressToken` in the call | the progress of the tool, and the names of the tools that a served agent calls; a client that reads slowly misses some |
 //!
 //! [`Runtime::pending`] lists the open questions, and `Session::decide` answers one, also in another process that
@@ -261,8 +261,8 @@ impl ToolServer {
     }
 
     /// Serves one client over a pair of byte streams, in lines of JSON, until `read` ends. Calls in flight then have
-    /// five seconds to answer, and are cancelled. The server ends also if the client reads nothing: what it has not read
-    /// two seconds later is dropped. Dropping the future cancels all calls.
+    /// five seconds to answer, and are cancelled. The server ends also if the client reads nothing: what it has not
+    /// read two seconds later is dropped. Dropping the future cancels all calls.
     ///
     /// While 256 messages wait for the client to read them, no further one is taken from it. Up to 64 KiB are read
     /// ahead, so that the end of `read` is seen behind them.

@@ -57,8 +57,8 @@ struct Outline {
     method: Option<IgnoredAny>,
 }
 
-/// Reads a line. `None` for one that gets no answer: what is no JSON, since a client that sends back what it cannot read
-/// would never end, and a notification that is not known.
+/// Reads a line. `None` for one that gets no answer: a notification that is not known, and what is no JSON. A client
+/// that sends back what it cannot read would never end.
 ///
 /// # Errors
 /// The answer to JSON that is no message, or holds what cannot be read, such as a number without end.

@@ -29,8 +29,7 @@ if [ ! -x "$server" ]; then
     exit 77
   }
 fi
-ENTOURAGE_LSP_PYTHON="$server --stdio" timeout 600 cargo test -q -p entourage-tools --no-default-features --features lsp \
-  --test lsp -- --ignored --exact real::ce02_a_real_server_for_python >"$place/out.log" 2>&1 || {
+ENTOURAGE_LSP_PYTHON="$server --stdio" timeout 600 cargo test -q --workspace --test lsp -- --ignored --exact real::ce02_a_real_server_for_python >"$place/out.log" 2>&1 || {
   tail -n 40 "$place/out.log"
   echo 'the client failed with the language server'
   exit 1

@@ -23,9 +23,8 @@ fi
 # The suite needs Node 22, which npm brings.
 export PATH=$place/node_modules/node/bin:$place/node_modules/.bin:$PATH
 
-cargo build -q -p entourage-tools --no-default-features --features mcp --example mcp_conformance
-cargo build -q -p entourage-mcp-server --example everything
-cargo build -q -p entourage-examples --example mcp
+# As the tests have built them: a package alone has other features, for which all is built once more.
+cargo build -q --workspace --example mcp_conformance --example everything --example mcp
 
 scenarios=0
 client() {

@@ -17,5 +17,5 @@ receiver=$!
 trap 'kill "$receiver" 2>/dev/null || true' EXIT
 for _ in $(seq 100); do [ -s "$folder/url" ] && break; sleep 0.1; done
 [ -s "$folder/url" ] || { echo 'the receiver did not start' >&2; exit 1; }
-OTLP_URL=$(<"$folder/url") cargo test -q -p entourage-otel --test otlp -- --ignored --exact a_run_arrives_at_a_real_receiver
+OTLP_URL=$(<"$folder/url") cargo test -q --workspace --test otlp -- --ignored --exact a_run_arrives_at_a_real_receiver
 python3 .ci/otlp_check.py "$folder"

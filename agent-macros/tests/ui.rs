@@ -1,7 +1,7 @@
 //! Compiler messages for functions that cannot be tools, and none for those that can.
 //!
-//! `TRYBUILD=overwrite cargo test -p entourage-macros-tests -- --ignored` writes the snapshots anew; read them
-//! before you keep them.
+//! `TRYBUILD=overwrite cargo test --workspace --test it -- --ignored mistakes_are_named` writes the snapshots anew;
+//! read them before you keep them.
 
 #[test]
 #[ignore = "it builds all dependencies once more, which takes a minute; `.ci/run` does it"]

@@ -54,13 +54,13 @@ impl InFlight {
     ///
     /// # Errors
     /// The answer to one whose id has another request in flight.
-    pub(crate) fn admit(&self, id: &RequestId) -> Result<(), ServerJsonRpcMessage> {
+    pub(crate) fn admit(&self, id: &RequestId) -> Result<(), Box<ServerJsonRpcMessage>> {
         if let Entry::Vacant(entry) = self.locked().entry(id.clone()) {
             entry.insert(Stage::Waits);
             return Ok(());
         }
         let text = "a request of this id is in flight already; give each request an id of its own";
-        Err(JsonRpcMessage::error(ErrorData::invalid_request(text, None), Some(id.clone())))
+        Err(Box::new(JsonRpcMessage::error(ErrorData::invalid_request(text, None), Some(id.clone()))))
     }
 
     /// Notes that the call of a request runs.

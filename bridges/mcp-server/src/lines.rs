@@ -62,7 +62,9 @@ struct Outline {
 ///
 /// # Errors
 /// The answer to JSON that is no message, or holds what cannot be read, such as a number without end.
-pub(crate) fn message(line: &[u8]) -> Option<Result<RxJsonRpcMessage<RoleServer>, ServerJsonRpcMessage>> {
+pub(crate) fn message(
+    line: &[u8],
+) -> Option<Result<RxJsonRpcMessage<RoleServer>, Box<ServerJsonRpcMessage>>> {
     let line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);
     if let Ok(message) = serde_json::from_slice(line) {
         return Some(Ok(message));
@@ -79,5 +81,5 @@ pub(crate) fn message(line: &[u8]) -> Option<Result<RxJsonRpcMessage<RoleServer>
     };
     // The id of a response is one of this server's requests.
     let id = outline.id.filter(|_| outline.method.is_some());
-    Some(Err(JsonRpcMessage::error(error, id)))
+    Some(Err(Box::new(JsonRpcMessage::error(error, id))))
 }

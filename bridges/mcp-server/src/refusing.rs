@@ -72,7 +72,7 @@ where
             });
             match admitted {
                 Ok(message) => return Some(message),
-                Err(answer) => self.refuse(answer),
+                Err(answer) => self.refuse(*answer),
             }
         }
     }

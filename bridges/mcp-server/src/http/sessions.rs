@@ -178,7 +178,7 @@ impl SessionManager for Sessions {
         };
         // Before rmcp sees it, which would send the answer to the first one here.
         if let Some(Err(refusal)) = request.as_ref().map(|request| in_flight.admit(request)) {
-            let refusal = ServerSseMessage::from_message(refusal);
+            let refusal = ServerSseMessage::from_message(*refusal);
             return Ok(Either::Left(stream::iter([refusal])));
         }
         let created = self.inner.create_stream(id, message).await;

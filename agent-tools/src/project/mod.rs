@@ -28,6 +28,7 @@ use files::Files;
 
 use crate::invisible::{line, visible};
 
+#[cfg(feature = "agents")]
 pub(crate) use files::is_prose;
 pub use init::Init;
 

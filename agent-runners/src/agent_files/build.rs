@@ -257,9 +257,6 @@ impl Parts<'_> {
             let text = "the lead of a team has no tools of MCP servers; give `mcp` to a member instead";
             return Err(self.wrong(text.to_owned()));
         }
-        if !self.definition.scope.access().contains(Access::DELEGATE) {
-            return Err(self.wrong("it has a `team`, and its `access` lacks `delegate`; add it".to_owned()));
-        }
         let alone = AgentDefinition { mcp: Some(Vec::new()), ..self.definition.clone() };
         let lead = Parts { definition: &alone, ..*self }.react()?;
         let tools = lead.tool_set();
@@ -293,9 +290,13 @@ impl Parts<'_> {
 
     /// The tools of the program and the agents, without those of servers.
     fn fixed(&self) -> Result<Tools> {
-        let AgentDefinition { tools, agents, scope, disallowed_tools, .. } = self.definition;
-        if !agents.is_empty() && !scope.access().contains(Access::DELEGATE) {
-            return Err(self.wrong("it has `agents`, and its `access` lacks `delegate`; add it".to_owned()));
+        let AgentDefinition { tools, agents, team, scope, disallowed_tools, .. } = self.definition;
+        let starts = match team {
+            Some(_) => Some("a `team`"),
+            None => (!agents.is_empty()).then_some("`agents`"),
+        };
+        if let Some(starts) = starts.filter(|_| !scope.access().contains(Access::DELEGATE)) {
+            return Err(self.wrong(format!("it has {starts}, and its `access` lacks `delegate`; add it")));
         }
         let is_offered =
             |name: &str| tools.as_ref().is_none_or(|tools| has(tools, name)) && !has(disallowed_tools, name);

@@ -37,6 +37,27 @@ impl Scene {
         let control = self.graph.control(&run);
         (run, control)
     }
+
+    /// Starts it with a `second` that fails, and returns once `third` was skipped for that. Another task keeps the run
+    /// going until the gate opens.
+    async fn start_and_fail(&self) -> (entourage_runtime::RunHandle, GraphControl, Gate) {
+        let hold = Gate::new();
+        drop(self.hand.clone().on("second", [Act::Fail("no")]));
+        drop(self.other.clone().on("hold", [Act::Wait(hold.clone())]));
+        let (run, control) = self.start();
+        self.gate.arrived(1).await;
+        control.add(PlanTask::new("hold", "other", "hold on")).await.unwrap();
+        self.gate.open();
+        hold.arrived(1).await;
+        is_skipped(&control, "third").await;
+        (run, control, hold)
+    }
+}
+
+async fn is_skipped(control: &GraphControl, node: &str) {
+    while control.report().await.unwrap().node(node).unwrap().state() != NodeState::Skipped {
+        tokio::task::yield_now().await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -214,18 +235,8 @@ async fn lo13_tasks_are_added_behind_what_is_over_what_runs_and_what_is_new() {
 #[tokio::test(start_paused = true)]
 async fn lo13_what_failed_is_tried_again_and_what_was_skipped_for_it_is_pending_again() {
     let scene = Scene::new();
-    let (hold, log) = (Gate::new(), scene.log.clone());
-    drop(scene.hand.clone().on("second", [Act::Fail("no")]));
-    drop(scene.other.clone().on("hold", [Act::Wait(hold.clone())]));
-    let (run, control) = scene.start();
-    scene.gate.arrived(1).await;
-    // A task that keeps the run going.
-    control.add(PlanTask::new("hold", "other", "hold on")).await.unwrap();
-    scene.gate.open();
-    hold.arrived(1).await;
-    while control.report().await.unwrap().node("third").unwrap().state() != NodeState::Skipped {
-        tokio::task::yield_now().await;
-    }
+    let log = scene.log.clone();
+    let (run, control, hold) = scene.start_and_fail().await;
     assert_eq!(
         control.retry("third").await.unwrap_err().kind(),
         ErrorKind::InvalidInput,
@@ -247,17 +258,7 @@ async fn lo13_what_failed_is_tried_again_and_what_was_skipped_for_it_is_pending_
 #[tokio::test(start_paused = true)]
 async fn lo13_what_failed_is_skipped_and_what_was_skipped_for_it_goes_on() {
     let scene = Scene::new();
-    let hold = Gate::new();
-    drop(scene.hand.clone().on("second", [Act::Fail("no")]));
-    drop(scene.other.clone().on("hold", [Act::Wait(hold.clone())]));
-    let (run, control) = scene.start();
-    scene.gate.arrived(1).await;
-    control.add(PlanTask::new("hold", "other", "hold on")).await.unwrap();
-    scene.gate.open();
-    hold.arrived(1).await;
-    while control.report().await.unwrap().node("third").unwrap().state() != NodeState::Skipped {
-        tokio::task::yield_now().await;
-    }
+    let (run, control, hold) = scene.start_and_fail().await;
     // It has no other effect than the failure.
     let blocked = control.skip("second", SkipAs::Blocked).await.unwrap_err();
     control.skip("second", SkipAs::Satisfied).await.unwrap();
@@ -290,9 +291,7 @@ async fn lo13_what_failed_is_not_skipped_where_a_step_needs_its_value() {
     let run = graph.start("Go");
     let control = graph.control(&run);
     hold.arrived(1).await;
-    while control.report().await.unwrap().node("second").unwrap().state() != NodeState::Skipped {
-        tokio::task::yield_now().await;
-    }
+    is_skipped(&control, "second").await;
     let error = control.skip("first", SkipAs::Satisfied).await.unwrap_err();
     assert!(error.message().contains("SkipAs::Blocked"), "{error}");
     hold.open();

@@ -253,8 +253,11 @@ async fn attack_25_a_repositorys_links_lead_no_read_out_of_it() {
     // A secret of the project itself, under the name of a text, and by a directory that is a link.
     tree.file("root/.env", SECRET);
     tree.file("root/.keys/deploy.pem", SECRET);
+    tree.file("root/.keys/deep/config", SECRET);
+    tree.file("root/.keys/deep/use.md", "use");
     symlink(".env", tree.root.join("CLAUDE.md")).unwrap();
     symlink(".keys", tree.root.join("rules")).unwrap();
+    symlink(".", tree.root.join("here")).unwrap();
     let paths = [
         "AGENTS.md",
         "relative.md",
@@ -266,11 +269,15 @@ async fn attack_25_a_repositorys_links_lead_no_read_out_of_it() {
         "alias.md",
         "CLAUDE.md",
         "rules/deploy.pem",
+        "rules/deep/config",
+        "rules",
+        "rules/deep",
+        "here/.keys",
     ];
     let found = tree.found(&paths).await;
     assert_eq!(
         found.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(),
-        ["home/walked/in.md", "root/alias.md"]
+        ["home/walked/in.md", "root/alias.md", "root/here/.keys/deep/use.md"]
     );
     assert!(found.iter().all(|(_, text)| !text.contains(SECRET)));
 }

@@ -34,9 +34,17 @@ const ENTRIES: usize = 10_000;
 /// Most levels of a walk.
 const LEVELS: usize = 16;
 
-/// Budget of one walk.
+/// Bounds of one walk.
 struct Walk {
     entries: usize,
+    /// Leaves out files that [`is_prose`] does not know.
+    texts_alone: bool,
+}
+
+impl Walk {
+    fn new(texts_alone: bool) -> Self {
+        Self { entries: ENTRIES, texts_alone }
+    }
 }
 
 /// A file to read: a handle on a directory, and the path from there.
@@ -96,19 +104,20 @@ impl Files {
         let shown = self.root.join(&inside);
         let at = if inside.as_os_str().is_empty() { Path::new(".") } else { &inside };
         let found = self.project.dir.metadata(at)?;
-        if found.is_dir() {
-            let base =
-                Rc::new(Base { dir: self.project.dir.open_dir(at)?, canonical: self.project.real(at)? });
-            return walk(&base, &base.dir, Path::new(""), &shown, &mut Walk { entries: ENTRIES }, places);
+        // The real name is not resolved if it is a pipe: some systems open it for that.
+        if !found.is_dir() && !found.is_file() {
+            return Ok(());
         }
-        // Its real name is not resolved if it is a pipe: some systems open it for that.
-        if found.is_file() {
-            let real = self.project.dir.canonicalize(at)?;
-            // Whoever wrote the project made the link, which may give a secret in it the name of a text.
-            if real == inside || is_prose(&real) {
-                let place = Place { dir: Rc::clone(&self.project), inside: real };
-                places.entry(shown).or_insert(place);
-            }
+        let real = self.project.dir.canonicalize(at)?;
+        // Whoever wrote the project made the link, which may give a secret in it the name of a text or of a folder of texts.
+        let is_link = real != at && !inside.as_os_str().is_empty();
+        if found.is_dir() {
+            let canonical = self.project.canonical.join(&real);
+            let base = Rc::new(Base { dir: self.project.dir.open_dir(&real)?, canonical });
+            return walk(&base, &base.dir, Path::new(""), &shown, &mut Walk::new(is_link), places);
+        }
+        if !is_link || is_prose(&real) {
+            places.entry(shown).or_insert(Place { dir: Rc::clone(&self.project), inside: real });
         }
         Ok(())
     }
@@ -121,7 +130,7 @@ fn find_absolute(path: &Path, places: &mut BTreeMap<PathBuf, Place>) -> io::Resu
     let found = std::fs::metadata(&real)?;
     if found.is_dir() {
         let base = Rc::new(Base::open(&real)?);
-        return walk(&base, &base.dir, Path::new(""), &shown, &mut Walk { entries: ENTRIES }, places);
+        return walk(&base, &base.dir, Path::new(""), &shown, &mut Walk::new(false), places);
     }
     let (true, Some(parent), Some(name)) = (found.is_file(), real.parent(), real.file_name()) else {
         return Ok(());
@@ -137,15 +146,15 @@ fn walk(
     dir: &Dir,
     inside: &Path,
     shown: &Path,
-    walk_left: &mut Walk,
+    bounds: &mut Walk,
     places: &mut BTreeMap<PathBuf, Place>,
 ) -> io::Result<()> {
     let mut entries = Vec::new();
     for entry in dir.entries()? {
         // A directory that is too large contributes nothing: the order in which the system lists its entries is
         // arbitrary.
-        let left = walk_left.entries.checked_sub(1);
-        walk_left.entries = left.unwrap_or(0);
+        let left = bounds.entries.checked_sub(1);
+        bounds.entries = left.unwrap_or(0);
         if left.is_none() {
             return Ok(());
         }
@@ -160,12 +169,15 @@ fn walk(
     for (name, is_dir) in entries {
         let (inside, shown) = (inside.join(&name), shown.join(&name));
         if !is_dir {
+            if bounds.texts_alone && !is_prose(&inside) {
+                continue;
+            }
             let place = Place { dir: Rc::clone(base), inside };
             places.entry(shown).or_insert(place);
         } else if inside.components().count() < LEVELS
             && let Ok(below) = dir.open_dir_nofollow(&name)
         {
-            let _ = walk(base, &below, &inside, &shown, walk_left, places);
+            let _ = walk(base, &below, &inside, &shown, bounds, places);
         }
     }
     Ok(())

@@ -44,8 +44,8 @@ type Lookup = dyn Fn(&str) -> Option<String> + Send + Sync;
 /// - `~` and `~/` at the start stand for the home directory, `$NAME` and `${NAME}` for variables. A path with an unset
 ///   variable is left out. Values are not expanded again.
 /// - A relative path stays in the project, wherever links lead: files outside are left out, since a foreign repository
-///   may hold a link to a secret. Within it a link is followed to a text alone (`.md`, `.mdx`, `.txt`, `.rst`,
-///   `.adoc`). Name a file outside by its absolute path, which is trusted.
+///   may hold a link to a secret. Within it a link is followed to texts alone (`.md`, `.mdx`, `.txt`, `.rst`,
+///   `.adoc`), in a directory that it leads to as well. Name a file outside by its absolute path, which is trusted.
 /// - A directory is walked at all levels; hidden entries and links in it are left out.
 #[derive(Clone)]
 #[must_use = "options do nothing until `ProjectFacts::gather`"]

@@ -108,7 +108,7 @@ impl Scope {
     }
 
     /// The same scope with at most these hosts, however they are spelled. `*.a.example` stands for all names below
-    /// `a.example`, and not for `a.example` itself. A text with a port, a path or a user admits nothing.
+    /// `a.example`, and not for that itself. A text with a scheme, a port, a path or a user admits nothing.
     ///
     /// A tool that talks to hosts or executes, and does not say which hosts it talks to, is out of scope, unless it
     /// [confines](ToolSpec::confining) its calls itself.
@@ -358,8 +358,8 @@ mod tests {
             (&["a.example"][..], "https://A.example:80/x", true),
             (&["A.Example"], "a.example", true),
             (&["A.Example."], "a.example", true),
-            (&["https://a.example/"], "a.example", true),
-            (&["https://a.example:8080"], "a.example", false),
+            (&["https://a.example"], "a.example", false),
+            (&["*.https://a.example"], "b.a.example", false),
             (&["a.example:443"], "a.example:443", false),
             (&["https://a.example/x"], "a.example", false),
             (&["me@a.example"], "a.example", false),

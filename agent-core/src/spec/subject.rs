@@ -44,12 +44,11 @@ impl Footprint {
     }
 }
 
-/// The host that a scope names. A text with a port, a path or a user stays as it is, and so admits nothing.
+/// The host that a scope names. A text with a scheme, a port, a path or a user stays as it is, and so admits nothing.
 pub(crate) fn scope_host(text: &str) -> String {
     let (below, name) = text.strip_prefix("*.").map_or(("", text), |name| ("*.", name));
-    let bare = name.split_once("://").map_or(name, |(_, rest)| rest.strip_suffix('/').unwrap_or(rest));
-    let has_port = bare.contains(':') && !bare.ends_with(']') && bare.parse::<Ipv6Addr>().is_err();
-    let host = host(name).filter(|_| !has_port && !bare.contains(['/', '?', '#', '@']));
+    let has_port = name.contains(':') && !name.ends_with(']') && name.parse::<Ipv6Addr>().is_err();
+    let host = host(name).filter(|_| !has_port && !name.contains(['/', '?', '#', '@']));
     below.to_owned() + &host.unwrap_or_else(|| name.to_lowercase())
 }
 

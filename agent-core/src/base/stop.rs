@@ -145,7 +145,8 @@ impl fmt::Display for StopReason {
             Self::Budget(exhausted) => exhausted.fmt(f),
             Self::LoopDetected => f.write_str("it went in circles: the same calls with the same results"),
             Self::Incomplete { iterations, feedback } => {
-                write!(f, "not complete after {iterations} attempts: {feedback}")
+                let more = if *iterations == 1 { "" } else { "s" };
+                write!(f, "not complete after {iterations} attempt{more}: {feedback}")
             }
             Self::Tasks { failed, cancelled, skipped } => tell_tasks(f, failed, cancelled, skipped),
         }

@@ -69,7 +69,7 @@ async fn cw03_a_task_that_is_never_called_complete_ends_as_incomplete_with_what_
     assert_eq!(told(&work.history().await.unwrap()), ["U: Write it.", "A: Summary 10."]);
     let (works, checks) = (ScriptedProvider::new().text("a").text("b"), ScriptedProvider::new().text("No."));
     let error = builder(&works, &checks).iterations(1).build().unwrap().ask("Do it").await.unwrap_err();
-    assert!(error.message().contains("not complete after 1 attempts"), "{error}");
+    assert!(error.message().contains("not complete after 1 attempt:"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,6 +4,7 @@ use std::{
     fmt,
     future::Future,
     ops::Deref,
+    pin::{Pin, pin},
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -98,6 +99,8 @@ pub(crate) fn results(message: &Message) -> Vec<String> {
 /// Runs `future` as a process of its own. When it ends, everything it left running is dropped unpolled.
 pub(crate) fn process<T>(future: impl Future<Output = T>) -> T {
     let tokio = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    // By its trait, so that tokio's part is compiled once and not for each caller.
+    let future: Pin<&mut dyn Future<Output = T>> = pin!(future);
     tokio.unwrap().block_on(future)
 }
 

@@ -13,7 +13,8 @@ trap 'rm -rf "$own"' EXIT
 mkdir "$own/bin"
 { printf '#!%s\n' "$(command -v python3)"; cat .ci/lsp_server.py; } >"$own/bin/rust-analyzer"
 chmod +x "$own/bin/rust-analyzer"
-coder() { LSP_LOG=$own/methods PATH=$own/bin:$PATH cargo run -q -p entourage-examples --example coder -- "$@" >"$own/out.log" 2>&1; }
+cargo build -q --workspace --example coder
+coder() { LSP_LOG=$own/methods PATH=$own/bin:$PATH "${CARGO_TARGET_DIR:-target}/debug/examples/coder" "$@" >"$own/out.log" 2>&1; }
 fails() { cat "$own/out.log"; echo "$1"; exit 1; }
 coder --help && grep -q -- '--lsp tells the language servers' "$own/out.log" || fails 'coder --help says nothing of language servers'
 coder && [ ! -e "$own/methods" ] || fails 'coder starts a language server without --lsp'

@@ -6,12 +6,13 @@ cd "$(dirname "$0")/.."
 scratch=$1
 export TMPDIR=$scratch/resume
 mkdir -p "$TMPDIR"
-cargo build -q -p entourage-examples --example resume
+program=${CARGO_TARGET_DIR:-target}/debug/examples/resume
+cargo build -q --workspace --example resume
 for seconds in 0.5 1.5 1.5 1.5; do
-  timeout -s KILL "$seconds" "${CARGO_TARGET_DIR:-target}/debug/examples/resume" >>"$TMPDIR/log" 2>&1 </dev/null || true
+  timeout -s KILL "$seconds" "$program" >>"$TMPDIR/log" 2>&1 </dev/null || true
   echo '-- killed' >>"$TMPDIR/log"
 done
-timeout 60 "${CARGO_TARGET_DIR:-target}/debug/examples/resume" >>"$TMPDIR/log" 2>&1 </dev/null || true
+timeout 60 "$program" >>"$TMPDIR/log" 2>&1 </dev/null || true
 cat "$TMPDIR/log"
 tail -n 1 "$TMPDIR/log" | grep -q '^completed: ' || { echo 'the run did not come to its end'; exit 1; }
 [ "$(grep -c '^From the beginning' "$TMPDIR/log")" = 1 ] || { echo 'it began more than once'; exit 1; }

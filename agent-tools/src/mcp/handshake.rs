@@ -11,8 +11,9 @@ use rmcp::{
         ServiceError,
     },
     transport::{
-        StreamableHttpClientTransport, async_rw::AsyncRwTransport,
-        streamable_http_client::StreamableHttpClientTransportConfig,
+        StreamableHttpClientTransport,
+        async_rw::AsyncRwTransport,
+        streamable_http_client::{StreamableHttpClient, StreamableHttpClientTransportConfig},
     },
 };
 
@@ -21,6 +22,7 @@ use super::{
     bounded::Bounded,
     client::Client,
     content,
+    ends::{Ending, Hold, Part, hold},
     login::{Login, Wanted},
     paced::Paced,
     server::{McpLifecycle, McpServer, Reach},
@@ -64,38 +66,42 @@ impl Failure {
     }
 }
 
-/// Reaches a server, and greets it. Dropped, it leaves no process.
+/// A connection to a server that was greeted.
+pub(super) struct Opened {
+    pub(super) service: RunningService<RoleClient, Client>,
+    pub(super) process: Option<ServerProcess>,
+    pub(super) hold: Hold,
+}
+
+/// Reaches a server, and greets it. Dropped, it leaves no process and no request.
 pub(super) async fn open(
     server: &McpServer,
     client: Client,
     login: Option<&Login>,
-) -> Result<(RunningService<RoleClient, Client>, Option<ServerProcess>), Failure> {
-    let (service, process) = reached(server, client, login).await?;
-    let spoken = service.peer_info().map(|info| info.protocol_version.clone());
+) -> Result<Opened, Failure> {
+    let opened = reached(server, client, login).await?;
+    let spoken = opened.service.peer_info().map(|info| info.protocol_version.clone());
     match spoken.filter(|version| !ProtocolVersion::KNOWN_VERSIONS.contains(version)) {
         Some(version) => {
             let known: Vec<_> = ProtocolVersion::KNOWN_VERSIONS.iter().map(ProtocolVersion::as_str).collect();
             let version = content::told(version.as_str(), bound::WORD);
             Err(format!("it speaks the version `{version}`, and this program {}", known.join(", ")).into())
         }
-        None => Ok((service, process)),
+        None => Ok(opened),
     }
 }
 
-async fn reached(
-    server: &McpServer,
-    client: Client,
-    login: Option<&Login>,
-) -> Result<(RunningService<RoleClient, Client>, Option<ServerProcess>), Failure> {
+async fn reached(server: &McpServer, client: Client, login: Option<&Login>) -> Result<Opened, Failure> {
     let lifecycle = lifecycle(server.lifecycle);
+    let (hold, part) = hold();
     match &server.reach {
         Reach::Command { program, args, env, dir } => {
             let (process, output, input) = ServerProcess::start((program, args), env, dir.as_deref())
                 .map_err(|error| format!("`{}` cannot be started: {error}", program.to_string_lossy()))?;
             let transport = AsyncRwTransport::new(output, input).with_max_line_length(MESSAGE);
-            let transport = Bounded::new(transport);
+            let transport = Ending::new(Bounded::new(transport), part);
             match client.serve_with_lifecycle(transport, lifecycle).await {
-                Ok(service) => Ok((service, Some(process))),
+                Ok(service) => Ok(Opened { service, process: Some(process), hold }),
                 Err(error) => Err(failed(server, &error).with_words_of(&process).await),
             }
         }
@@ -106,19 +112,30 @@ async fn reached(
             (config.max_sse_event_size, config.max_json_response_size) = (MESSAGE, MESSAGE);
             let service = match login {
                 Some(login) => {
-                    let http = login.client().await?;
-                    let transport = StreamableHttpClientTransport::with_client(Paced(http), config);
-                    client.serve_with_lifecycle(transport, lifecycle).await
+                    let http = login.client(part.clone()).await?;
+                    greeted(client, http, config, lifecycle, part).await
                 }
                 None => {
-                    let http = http(*with_proxies).map_err(|error| error.to_string())?;
-                    let transport = StreamableHttpClientTransport::with_client(Paced(http), config);
-                    client.serve_with_lifecycle(transport, lifecycle).await
+                    let inner = http(*with_proxies).map_err(|error| error.to_string())?;
+                    let http = Paced { inner, part: part.clone() };
+                    greeted(client, http, config, lifecycle, part).await
                 }
             };
-            Ok((service.map_err(|error| failed(server, &error))?, None))
+            let service = service.map_err(|error| failed(server, &error))?;
+            Ok(Opened { service, process: None, hold })
         }
     }
+}
+
+async fn greeted<C: StreamableHttpClient + Sync>(
+    client: Client,
+    http: C,
+    config: StreamableHttpClientTransportConfig,
+    lifecycle: ClientLifecycleMode,
+    part: Part,
+) -> Result<RunningService<RoleClient, Client>, ClientInitializeError> {
+    let transport = StreamableHttpClientTransport::with_client(http, config);
+    client.serve_with_lifecycle(Ending::new(transport, part), lifecycle).await
 }
 
 fn lifecycle(lifecycle: McpLifecycle) -> ClientLifecycleMode {

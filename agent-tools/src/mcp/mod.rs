@@ -10,6 +10,7 @@ mod config;
 mod content;
 mod declared;
 mod elicit;
+mod ends;
 mod handshake;
 mod link;
 mod login;
@@ -52,6 +53,7 @@ pub use server::{McpLifecycle, McpServer};
 /// - A server that has resources or prompts has the tools `mcp_<server>_resources` and `mcp_<server>_prompts` too.
 /// - A server that cannot be reached, and has no tools yet, is tried again while agents ask for the tools: after 1 s at
 ///   the earliest, then after twice as long each time, up to 1 minute. [`Mcp::reconnect`] tries at once.
+/// - One attempt to connect is made for all who wait, who share its failure. It ends when nobody waits for it any more.
 /// - A connection that broke is made anew once for the next call. A call that ran when it broke is repeated if its tool
 ///   only reads, and is an error result otherwise. A server that was silent for 30 s is pinged before a call.
 /// - When a call is dropped, the server is told, and may go on nevertheless.
@@ -106,7 +108,7 @@ struct View {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum McpState {
-    /// It is not started, or was shut down.
+    /// It is not started, or [`Mcp::shut_down`] was called.
     Disabled,
     /// It is being started or asked.
     Starting,
@@ -279,13 +281,11 @@ impl Mcp {
     }
 
     /// Ends the servers: their inputs end, after 2 s they are asked to end, and after 2 s more they are killed. Calls
-    /// that run fail, and later ones are refused.
+    /// that run fail, and later ones are refused. When this is dropped, the servers end nevertheless, and another call
+    /// of it waits for that.
     pub async fn shut_down(&self) {
-        let end = |link: &Arc<Link>| {
-            let link = Arc::clone(link);
-            tokio::spawn(async move { link.shut_down().await })
-        };
-        for ended in self.links.iter().map(end).collect::<Vec<_>>() {
+        let ends: Vec<_> = self.links.iter().map(|link| tokio::spawn(link.shut_down())).collect();
+        for ended in ends {
             // A panic there ends that server alone.
             let _ = ended.await;
         }

@@ -1,8 +1,9 @@
 //! Streams of servers at an address, which say how soon they are asked for again.
 //!
-//! The library that asks does as it is told: at once, again and again, or never.
+//! The library that asks does as it is told: at once, again and again, or never. Nor does it end a request with the
+//! connection that the request belongs to.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, future::Future, sync::Arc, time::Duration};
 
 use futures_util::StreamExt;
 use http::{HeaderName, HeaderValue};
@@ -16,19 +17,36 @@ use rmcp::{
         },
     },
 };
+use tokio::time::timeout;
+
+use super::ends::Part;
 
 /// Least and most milliseconds until a stream that ended is asked for again.
 const SOONEST: u64 = 250;
 const LATEST: u64 = 60_000;
+/// Time in which a server is told that a session is over.
+const FAREWELL: Duration = Duration::from_secs(2);
 
 type Headers = HashMap<HeaderName, HeaderValue>;
 
-/// The client below, with bounds on what its streams say.
+/// The client below, with bounds on what its streams say. Its requests end with the connection; the farewell, which
+/// comes after the end, has a time of its own.
 #[derive(Debug, Clone)]
-pub(super) struct Paced<C>(pub(super) C);
+pub(super) struct Paced<C> {
+    pub(super) inner: C,
+    pub(super) part: Part,
+}
 
-fn paced(stream: BoxedSseResponse) -> BoxedSseResponse {
-    let stream = stream.map(|event| {
+/// Performs a request until the connection is cut.
+async fn asked<T, E: std::error::Error + Send + Sync + 'static>(
+    part: &Part,
+    request: impl Future<Output = Result<T, StreamableHttpError<E>>> + Send,
+) -> Result<T, StreamableHttpError<E>> {
+    part.perform(request).await.unwrap_or(Err(StreamableHttpError::TransportChannelClosed))
+}
+
+fn paced(stream: BoxedSseResponse, part: &Part) -> BoxedSseResponse {
+    let stream = stream.take_until(part.cut()).map(|event| {
         event.map(|mut event| {
             event.retry = event.retry.map(|wait| wait.clamp(SOONEST, LATEST));
             event
@@ -61,11 +79,11 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for Paced<C> {
         headers: Headers,
         limits: StreamableHttpResponseLimits,
     ) -> Result<StreamableHttpPostResponse, StreamableHttpError<C::Error>> {
-        let answer =
-            self.0.post_message_with_response_limits(uri, message, session, token, headers, limits).await?;
-        Ok(match answer {
+        let request =
+            self.inner.post_message_with_response_limits(uri, message, session, token, headers, limits);
+        Ok(match asked(&self.part, request).await? {
             StreamableHttpPostResponse::Sse(stream, session) => {
-                StreamableHttpPostResponse::Sse(paced(stream), session)
+                StreamableHttpPostResponse::Sse(paced(stream, &self.part), session)
             }
             other => other,
         })
@@ -78,7 +96,8 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for Paced<C> {
         token: Option<String>,
         headers: Headers,
     ) -> Result<(), StreamableHttpError<C::Error>> {
-        self.0.delete_session(uri, session, token, headers).await
+        let farewell = timeout(FAREWELL, self.inner.delete_session(uri, session, token, headers));
+        farewell.await.unwrap_or(Err(StreamableHttpError::TransportChannelClosed))
     }
 
     async fn get_stream(
@@ -89,7 +108,8 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for Paced<C> {
         token: Option<String>,
         headers: Headers,
     ) -> Result<BoxedSseResponse, StreamableHttpError<C::Error>> {
-        Ok(paced(self.0.get_stream(uri, session, last, token, headers).await?))
+        let stream = self.inner.get_stream(uri, session, last, token, headers);
+        Ok(paced(asked(&self.part, stream).await?, &self.part))
     }
 
     async fn get_stream_with_max_sse_event_size(
@@ -101,7 +121,7 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for Paced<C> {
         headers: Headers,
         most: usize,
     ) -> Result<BoxedSseResponse, StreamableHttpError<C::Error>> {
-        let stream = self.0.get_stream_with_max_sse_event_size(uri, session, last, token, headers, most);
-        Ok(paced(stream.await?))
+        let stream = self.inner.get_stream_with_max_sse_event_size(uri, session, last, token, headers, most);
+        Ok(paced(asked(&self.part, stream).await?, &self.part))
     }
 }

@@ -2,6 +2,7 @@
 
 use std::{
     io::{BufRead, Write},
+    os::unix::process::CommandExt,
     path::Path,
     process::Command,
     sync::{Mutex, PoisonError},
@@ -115,6 +116,7 @@ fn the_server() {
             std::process::exit(3);
         }
         "silent" => thread::sleep(Duration::from_secs(600)),
+        "silent_later" if fake.lives() > 1 => thread::sleep(Duration::from_secs(600)),
         "garbage" => fake.send(&json!("no message")),
         "child" => {
             // It outlives its parent, unless somebody ends it.
@@ -152,7 +154,8 @@ fn the_server() {
                 );
             }
             Some("tools/list") => {
-                if fake.is("no_list") {
+                if fake.is("no_list") || (fake.is("no_second_list") && listed > 0) {
+                    fake.note("not_listed", "");
                     continue;
                 }
                 let next = if fake.is("endless") { json!(listed.to_string()) } else { Value::Null };
@@ -201,6 +204,12 @@ fn the_server() {
                             thread::sleep(Duration::from_millis(5));
                         }
                         fake.text(&id, "done");
+                    }
+                    "die" if fake.is("orphan") => {
+                        // It is in no group of this one, and has its output.
+                        let child = Command::new("sleep").arg("600").process_group(0).spawn().unwrap();
+                        fake.note("orphans", &child.id().to_string());
+                        std::process::exit(1);
                     }
                     "die" => std::process::exit(1),
                     "die_once" if self::notes(Path::new(&fake.notes), "started").len() < 2 => {

@@ -3,7 +3,10 @@
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{TcpListener, TcpStream},
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -22,10 +25,16 @@ pub(crate) struct Asked {
     pub(crate) body: Value,
 }
 
+/// The status of no answer: nothing is said until the client goes.
+pub(crate) const SILENCE: &str = "silence";
+/// The status of an answer that does not end: a stream in which the body is said again and again.
+pub(crate) const FLOOD: &str = "flood";
+
 /// An HTTP server that answers as `answer` says: status, headers, body.
 pub(crate) struct Site {
     pub(crate) port: u16,
     pub(crate) asked: Arc<Mutex<Vec<Asked>>>,
+    open: Arc<AtomicUsize>,
 }
 
 type Answer = dyn Fn(&Asked) -> (String, String) + Send + Sync;
@@ -35,13 +44,24 @@ impl Site {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (port, asked) = (listener.local_addr().unwrap().port(), Arc::new(Mutex::new(Vec::new())));
         let (noted, answer): (_, Arc<Answer>) = (Arc::clone(&asked), Arc::new(answer));
+        let open = Arc::<AtomicUsize>::default();
+        let count = Arc::clone(&open);
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let (noted, answer) = (Arc::clone(&noted), Arc::clone(&answer));
-                thread::spawn(move || serve(stream, &noted, &*answer));
+                let (noted, answer, count) = (Arc::clone(&noted), Arc::clone(&answer), Arc::clone(&count));
+                count.fetch_add(1, Ordering::SeqCst);
+                thread::spawn(move || {
+                    serve(stream, &noted, &*answer);
+                    count.fetch_sub(1, Ordering::SeqCst);
+                });
             }
         });
-        Self { port, asked }
+        Self { port, asked, open }
+    }
+
+    /// Number of connections that are open.
+    pub(crate) fn open(&self) -> usize {
+        self.open.load(Ordering::SeqCst)
     }
 
     pub(crate) fn url(&self) -> String {
@@ -86,6 +106,19 @@ fn serve(stream: TcpStream, noted: &Mutex<Vec<Asked>>, answer: &Answer) {
         let asked = Asked { head, body: serde_json::from_str(&text).unwrap_or_default(), text };
         noted.lock().unwrap().push(asked.clone());
         let (head, body) = answer(&asked);
+        if head == SILENCE {
+            // What comes is of no interest, but the end is.
+            let _ = std::io::copy(&mut reader, &mut std::io::sink());
+            return;
+        }
+        if head == FLOOD {
+            let stream = reader.get_mut();
+            let mut said = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n");
+            while said.is_ok() {
+                said = stream.write_all(body.as_bytes());
+            }
+            return;
+        }
         let text = format!("HTTP/1.1 {head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
         if reader.get_mut().write_all(text.as_bytes()).is_err() {
             return;

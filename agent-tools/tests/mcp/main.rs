@@ -10,6 +10,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod ends;
 mod fake;
 mod hostile;
 mod http;

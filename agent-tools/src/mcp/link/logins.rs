@@ -18,7 +18,7 @@ pub(in crate::mcp) const LOGINS: usize = 3;
 impl Link {
     /// Notes that the server wants a login, and returns what the model is told of it.
     pub(in crate::mcp) fn wants_login(&self) -> String {
-        self.shown().state = McpState::NeedsAuth;
+        self.shown().set(McpState::NeedsAuth);
         let next = match &self.login {
             Some(_) => "it did not succeed, and a call after a minute tries again",
             None => "the user has to give this program its key",
@@ -34,7 +34,7 @@ impl Link {
                 // A server that refuses the tokens just made would want others for ever.
                 (Err(Failure::NeedsAuth(Some(wanted))), Some(login)) if wanted.is_more || round == 0 => {
                     Box::pin(self.log_in(login, &wanted, seen)).await.map_err(Failure::of_login)?;
-                    self.shown().state = McpState::Starting;
+                    self.shown().set(McpState::Starting);
                 }
                 (made, _) => return made,
             }
@@ -57,7 +57,7 @@ impl Link {
             return Ok(());
         }
         if let Some(waiting) = self.in_time(login.begin(wanted)).await? {
-            self.shown().state = McpState::NeedsAuth;
+            self.shown().set(McpState::NeedsAuth);
             let answer = login.answer(waiting).await?;
             self.in_time(login.finish(answer)).await?;
         }

@@ -22,7 +22,11 @@ use super::{
     listen::{Answer, Listener},
     store::{Found, Origin, Record, Store},
 };
-use crate::mcp::handshake::{Failure, http};
+use crate::mcp::{
+    ends::{Part, hold},
+    handshake::{Failure, http},
+    paced::Paced,
+};
 
 /// Most bytes of a server's word that it wants a login.
 const CHALLENGE: usize = 8 << 10;
@@ -44,7 +48,7 @@ pub(in crate::mcp) struct Login {
 #[derive(Clone)]
 struct Ready {
     guarded: Arc<Guarded>,
-    client: AuthClient<reqwest::Client>,
+    client: AuthClient<Paced<reqwest::Client>>,
 }
 
 /// The demand of a server before it answers: the header in which it says so.
@@ -102,9 +106,15 @@ impl Login {
         }
     }
 
-    /// The client that sends the tokens there are, and refreshes them.
-    pub(in crate::mcp) async fn client(&self) -> Result<AuthClient<reqwest::Client>, Failure> {
-        Ok(Box::pin(self.ready()).await?.client)
+    /// The client that sends the tokens there are, and refreshes them, for the connection of this part. Requests to the
+    /// server end with the connection. A refresh does not: its tokens would be lost.
+    pub(in crate::mcp) async fn client(
+        &self,
+        part: Part,
+    ) -> Result<AuthClient<Paced<reqwest::Client>>, Failure> {
+        let mut client = Box::pin(self.ready()).await?.client;
+        client.http_client.part = part;
+        Ok(client)
     }
 
     async fn ready(&self) -> Result<Ready, Failure> {
@@ -118,6 +128,8 @@ impl Login {
                 None => self.manager(&guarded).await?,
             };
             let http = http(self.with_proxies).map_err(|error| error.to_string())?;
+            // Each connection gets a part of its own.
+            let http = Paced { inner: http, part: hold().1 };
             Ok::<_, Failure>(Ready { guarded, client: AuthClient::new(http, manager) })
         });
         ready.await.cloned()

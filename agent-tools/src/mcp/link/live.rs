@@ -1,0 +1,115 @@
+//! A connection that was made.
+
+use std::{
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+    time::Duration,
+};
+
+use entourage_core::permission::Approver;
+use rmcp::{
+    model::{ClientRequest, PingRequest},
+    service::{Peer, PeerRequestOptions, RoleClient, RunningService, ServiceError},
+};
+use tokio::{
+    task::AbortHandle,
+    time::{Instant, timeout},
+};
+
+use crate::{
+    mcp::{
+        client::{Calls, Client},
+        ends::Hold,
+        handshake::Opened,
+    },
+    process::server::ServerProcess,
+};
+
+/// A server that was silent for this long is asked whether it is there before the next call, for so long.
+const SILENCE: Duration = Duration::from_secs(30);
+const PING: Duration = Duration::from_secs(5);
+/// Time in which what is left of a connection ends, once it was ended.
+const REST: Duration = Duration::from_secs(5);
+
+/// A connection that was made.
+pub(in crate::mcp) struct Live {
+    pub(super) service: RunningService<RoleClient, Client>,
+    pub(in crate::mcp) calls: Arc<Calls>,
+    pub(super) process: Option<ServerProcess>,
+    pub(super) hold: Hold,
+    /// The last time that the server said something.
+    heard: Mutex<Instant>,
+    pub(super) keeper: OnceLock<AbortHandle>,
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        if let Some(keeper) = self.keeper.get() {
+            keeper.abort();
+        }
+    }
+}
+
+impl Live {
+    pub(super) fn new(opened: Opened, calls: Arc<Calls>) -> Self {
+        let Opened { service, process, hold } = opened;
+        Self { service, calls, process, hold, heard: Mutex::new(Instant::now()), keeper: OnceLock::new() }
+    }
+
+    pub(in crate::mcp) fn peer(&self) -> &Peer<RoleClient> {
+        self.service.peer()
+    }
+
+    /// Who is asked what the server wants to know of the user.
+    pub(in crate::mcp) fn approver(&self) -> Option<&Arc<dyn Approver>> {
+        self.service.service().approver.as_ref()
+    }
+
+    /// Notes that the server said something.
+    pub(in crate::mcp) fn hear(&self) {
+        *self.heard.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    /// True if the connection and its process are there, as far as this side knows.
+    fn is_there(&self) -> bool {
+        // Another process may hold the pipes of one that has ended.
+        let has_ended = self.process.as_ref().is_some_and(|process| *process.watch().borrow());
+        !has_ended && !self.service.is_closed() && !self.peer().is_transport_closed()
+    }
+
+    /// True if the connection is there, and need not be asked: the server said something not long ago.
+    pub(super) fn is_heard(&self) -> bool {
+        let is_silent = || self.heard.lock().unwrap_or_else(PoisonError::into_inner).elapsed() >= SILENCE;
+        // From 2026-07-28 on there are no pings: a request says by itself that there is nobody.
+        let has_pings = || self.peer().peer_info().is_some_and(|info| info.protocol_version.has_initialize());
+        self.is_there() && !(is_silent() && has_pings())
+    }
+
+    /// True if the connection is there. A server that was silent for long is asked.
+    pub(super) async fn answers(&self) -> bool {
+        if self.is_heard() || !self.is_there() {
+            return self.is_there();
+        }
+        let ping = ClientRequest::PingRequest(PingRequest::default());
+        let options = PeerRequestOptions::with_timeout(PING);
+        let asked =
+            async { self.peer().send_request_with_option(ping, options).await?.await_response().await };
+        let asked = timeout(PING, Box::pin(asked));
+        let answered = matches!(asked.await, Ok(Ok(_) | Err(ServiceError::McpError(_))));
+        if answered {
+            self.hear();
+        }
+        answered
+    }
+
+    /// Ends the connection and the server, and waits for their end.
+    pub(super) async fn end(&self) {
+        self.service.cancellation_token().cancel();
+        if let Some(process) = &self.process {
+            process.end().await;
+        }
+        // A server at an address is told that its session is over, and may not answer.
+        if timeout(REST, self.hold.gone().wait()).await.is_err() {
+            self.hold.cut();
+        }
+    }
+}

@@ -4,6 +4,7 @@ use std::{error::Error, fmt};
 
 use entourage_core::bound;
 use rmcp::{
+    model::ErrorData,
     service::{ClientInitializeError, ServiceError},
     transport::streamable_http_client::{HttpStatusError, StreamableHttpError},
 };
@@ -62,6 +63,34 @@ impl Answer {
     /// True if nothing was performed: the request was refused as it is, or not taken on.
     pub(super) fn is_refusal(&self) -> bool {
         matches!(self, Self::Status(300..=407 | 409..=499 | 503))
+    }
+}
+
+/// The cause of all other causes of an error, which names the network's reason.
+pub(super) fn deepest<'a>(error: &'a (dyn Error + 'static)) -> &'a (dyn Error + 'static) {
+    let mut cause = error;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    cause
+}
+
+/// The words of a server that refused, in a reason.
+pub(super) fn refusal(error: &ErrorData) -> String {
+    format!("it refused: {} (code {})", error.message, error.code.0)
+}
+
+/// The reason that a request failed, without types of the library.
+pub(super) fn reason(error: &ServiceError) -> String {
+    if let Some(answer) = Answer::of_call(error) {
+        return format!("it answered with {answer}");
+    }
+    match error {
+        ServiceError::McpError(error) => refusal(error),
+        ServiceError::TransportSend(error) => format!("no connection: {}", deepest(error.error.as_ref())),
+        ServiceError::TransportClosed => "the connection ended".to_owned(),
+        ServiceError::UnexpectedResponse => "its answer cannot be read".to_owned(),
+        other => other.to_string(),
     }
 }
 

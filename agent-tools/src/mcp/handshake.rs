@@ -18,7 +18,7 @@ use rmcp::{
 };
 
 use super::{
-    answer::Answer,
+    answer::{self, Answer},
     bounded::Bounded,
     client::Client,
     content,
@@ -189,12 +189,12 @@ pub(super) fn wanted_for_call(error: &ServiceError) -> Option<Wanted> {
 }
 
 fn failed(server: &McpServer, error: &ClientInitializeError) -> Failure {
-    let (header, answer) = (error.auth_challenge().unwrap_or_default(), Answer::of_handshake(error));
-    if let Some(wanted) = wanted(header, error.is_authorization_required(), answer.as_ref()) {
+    let (header, answered) = (error.auth_challenge().unwrap_or_default(), Answer::of_handshake(error));
+    if let Some(wanted) = wanted(header, error.is_authorization_required(), answered.as_ref()) {
         return Failure::NeedsAuth(Some(wanted));
     }
-    if let Some(answer) = answer {
-        return Failure::Other(format!("it answered with {answer}"));
+    if let Some(answered) = answered {
+        return Failure::Other(format!("it answered with {answered}"));
     }
     if let ClientInitializeError::LegacyFallbackFailed { fallback, .. } = error {
         return failed(server, fallback);
@@ -206,13 +206,15 @@ fn failed(server: &McpServer, error: &ClientInitializeError) -> Failure {
             closed()
         }
         ClientInitializeError::TransportError { error, .. } => {
-            let mut cause: &(dyn std::error::Error + 'static) = error.error.as_ref();
-            while let Some(deeper) = cause.source() {
-                cause = deeper;
-            }
-            format!("no connection: {cause}")
+            format!("no connection: {}", answer::deepest(error.error.as_ref()))
         }
-        other => other.to_string(),
+        ClientInitializeError::JsonRpcError(error) => answer::refusal(error),
+        ClientInitializeError::NoCompatibleProtocolVersion { server_supported: theirs, .. } => {
+            let theirs: Vec<_> = theirs.iter().map(ProtocolVersion::as_str).collect();
+            format!("it speaks no version that this program does, but {}", theirs.join(", "))
+        }
+        // The library would show what it made of the answer.
+        _ => "its answer to the greeting is not one of an MCP server".to_owned(),
     };
     // What a server at an address sent may be anything, also long.
     Failure::Other(server.told(&text, bound::WORD))

@@ -154,6 +154,7 @@ async fn ce01_a_server_that_cannot_be_used_says_why() {
         (missing, "`/no/such/program` cannot be started"),
         (fake("dies"), "before it answered (exit status: 3); it said: no licence for this machine"),
         (fake("login"), "log in first"),
+        (fake("null"), "its answer to the greeting is not one of an MCP server"),
         (fake("mute_before"), "before it answered (exit status: 1); it said nothing, so run its command"),
         (fake("plain").in_dir("/no/such/place"), "cannot be started"),
     ] {

@@ -19,6 +19,7 @@ use tokio::{
 use super::{Link, Live};
 use crate::{
     mcp::{
+        answer,
         client::{Calls, Client},
         content,
         declared::Declared,
@@ -64,7 +65,7 @@ impl Link {
             Err(error) => {
                 let failure = match wanted_for_call(&error) {
                     Some(wanted) => Failure::NeedsAuth(Some(wanted)),
-                    None => Failure::Other(format!("it does not list its tools: {error}")),
+                    None => Failure::Other(format!("it does not list its tools: {}", answer::reason(&error))),
                 };
                 return Err(match &live.process {
                     Some(process) => failure.with_words_of(process).await,

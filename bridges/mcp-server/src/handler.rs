@@ -14,7 +14,7 @@ use tokio::runtime::Handle;
 use tokio_util::task::{AbortOnDropHandle, task_tracker::TaskTrackerToken};
 
 use crate::{
-    bounds::MANY_LISTEN, call::Call, changes, conversation::Conversation, in_flight::InFlight, offer,
+    bounds::MANY_LISTEN, call::Call, changes, conversation::Conversation, in_flight::Admitted, offer,
     progress::Progress, served::Served,
 };
 
@@ -65,6 +65,11 @@ impl Handler {
     }
 }
 
+/// Returns the answer to a request that its client cancelled before it began, which is not sent.
+fn cancelled() -> ErrorData {
+    ErrorData::internal_error("the request was cancelled before it began", None)
+}
+
 impl ServerHandler for Handler {
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder().enable_tools().enable_tool_list_changed().build();
@@ -97,6 +102,10 @@ impl ServerHandler for Handler {
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        let request = context.request_context();
+        if !request.extensions.get::<Admitted>().is_none_or(|it| it.begin(&request.ct)) {
+            return Err(cancelled());
+        }
         let Ok(_place) = self.served.listeners.try_acquire() else {
             return Err(ErrorData::internal_error(MANY_LISTEN, None));
         };
@@ -122,7 +131,10 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let _running = self.served.running.token();
-        let _in_flight = context.extensions.get::<InFlight>().map(|all| all.running(&context.id));
+        let admitted = context.extensions.get::<Admitted>();
+        if !admitted.is_none_or(|it| it.begin(&context.ct)) {
+            return Err(cancelled());
+        }
         let call = Call { name: request.name.into_owned(), arguments: offer::arguments(request.arguments) };
         let progress = Progress::new(&context.peer, context.meta.get_progress_token());
         let conversation = self.own.get().map_or(&self.shared, |own| &own.conversation);

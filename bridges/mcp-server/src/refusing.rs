@@ -4,7 +4,6 @@ use std::future::Future;
 
 use rmcp::{
     RoleServer,
-    model::JsonRpcMessage,
     service::{RxJsonRpcMessage, TxJsonRpcMessage},
     transport::Transport,
 };
@@ -66,11 +65,7 @@ where
                 return None;
             };
             let Some(message) = lines::message(&line) else { continue };
-            let admitted = message.and_then(|message| match &message {
-                JsonRpcMessage::Request(request) => self.in_flight.admit(&request.id).map(|()| message),
-                _ => Ok(message),
-            });
-            match admitted {
+            match message.and_then(|message| self.in_flight.admit(message)) {
                 Ok(message) => return Some(message),
                 Err(answer) => self.refuse(*answer),
             }

@@ -9,7 +9,7 @@ use std::{
 
 use futures_util::{Stream, StreamExt, future::Either, stream};
 use rmcp::{
-    model::{ClientJsonRpcMessage, JsonRpcMessage, ServerJsonRpcMessage},
+    model::{ClientJsonRpcMessage, ServerJsonRpcMessage},
     transport::streamable_http_server::{
         SessionId, SessionManager,
         session::{
@@ -162,7 +162,9 @@ impl SessionManager for Sessions {
     }
 
     async fn close_session(&self, id: &SessionId) -> Result<(), Self::Error> {
-        locked(&self.used).remove(id);
+        // rmcp would give the calls some time to answer, but their streams end here.
+        let ended = locked(&self.used).remove(id);
+        ended.iter().for_each(|it| it.in_flight.cancel_all());
         Ok(self.inner.close_session(id).await?)
     }
 
@@ -172,20 +174,16 @@ impl SessionManager for Sessions {
         message: ClientJsonRpcMessage,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
         let (open, in_flight) = (self.open(id), self.in_flight(id));
-        let request = match &message {
-            JsonRpcMessage::Request(it) => Some(it.id.clone()),
-            _ => None,
+        // Before rmcp sees it, which would send the answer to the first one here. If this future is dropped, the
+        // message and its place are too.
+        let message = match in_flight.admit(message) {
+            Ok(message) => message,
+            Err(refusal) => {
+                let refusal = ServerSseMessage::from_message(*refusal);
+                return Ok(Either::Left(stream::iter([refusal])));
+            }
         };
-        // Before rmcp sees it, which would send the answer to the first one here.
-        if let Some(Err(refusal)) = request.as_ref().map(|request| in_flight.admit(request)) {
-            let refusal = ServerSseMessage::from_message(*refusal);
-            return Ok(Either::Left(stream::iter([refusal])));
-        }
-        let created = self.inner.create_stream(id, message).await;
-        if let (Err(_), Some(request)) = (&created, &request) {
-            in_flight.answered(request);
-        }
-        Ok(Either::Right(held(created?, open)))
+        Ok(Either::Right(held(self.inner.create_stream(id, message).await?, open)))
     }
 
     async fn accept_message(&self, id: &SessionId, message: ClientJsonRpcMessage) -> Result<(), Self::Error> {
@@ -213,7 +211,15 @@ impl SessionManager for Sessions {
 
 #[cfg(test)]
 mod tests {
+    use rmcp::{
+        ErrorData,
+        model::{GetExtensions, JsonRpcMessage, NumberOrString},
+        transport::Transport,
+    };
+    use tokio_util::sync::CancellationToken;
+
     use super::*;
+    use crate::in_flight::Admitted;
 
     #[tokio::test(start_paused = true)]
     async fn sessions_are_bounded_and_idle_ones_end() {
@@ -244,5 +250,49 @@ mod tests {
         sessions.sweep().await;
         assert!(!sessions.has_session(&one).await.unwrap() && sessions.has_session(&three).await.unwrap());
         assert!(!sessions.is_full());
+    }
+
+    fn message(text: &str) -> ClientJsonRpcMessage {
+        serde_json::from_str(text).unwrap()
+    }
+
+    fn ping(id: usize) -> ClientJsonRpcMessage {
+        message(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_given_up_on_its_way_leaves_its_id_free() {
+        let sessions = Sessions::new(2, Duration::from_secs(60));
+        let (id, mut transport) = sessions.create_session().await.unwrap();
+        let begin = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18",
+            "capabilities":{},"clientInfo":{"name":"raw","version":"1"}}}"#;
+        let answer = async {
+            transport.receive().await.unwrap();
+            let error = ErrorData::internal_error("none", None);
+            transport.send(JsonRpcMessage::error(error, Some(NumberOrString::Number(0)))).await.unwrap();
+        };
+        let (begun, ()) = tokio::join!(sessions.initialize_session(&id, message(begin)), answer);
+        begun.unwrap();
+        // Nobody receives, so that the way is blocked some requests later.
+        let mut given_up = 0;
+        for n in 1..100 {
+            let stream = sessions.create_stream(&id, ping(n));
+            if tokio::time::timeout(Duration::from_secs(1), stream).await.is_err() {
+                given_up += 1;
+                assert!(sessions.in_flight(&id).admit(ping(n)).is_ok(), "{n}");
+            }
+        }
+        assert!(given_up > 10, "{given_up}");
+        // What is received stays taken, and ends with the session.
+        let Some(JsonRpcMessage::Request(received)) = transport.receive().await else {
+            panic!("a request is on its way")
+        };
+        let in_flight = sessions.in_flight(&id);
+        assert!(in_flight.admit(ping(1)).is_err());
+        let stop = CancellationToken::new();
+        let admitted = received.request.extensions();
+        assert!(admitted.get::<Admitted>().unwrap().begin(&stop));
+        sessions.close_session(&id).await.unwrap();
+        assert!(stop.is_cancelled());
     }
 }

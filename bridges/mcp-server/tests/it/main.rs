@@ -14,4 +14,5 @@ mod ids;
 mod kit;
 mod listeners;
 mod progress;
+mod races;
 mod unreadable;

@@ -136,7 +136,8 @@ impl ServerHandler for Handler {
             return Err(cancelled());
         }
         let call = Call { name: request.name.into_owned(), arguments: offer::arguments(request.arguments) };
-        let progress = Progress::new(&context.peer, context.meta.get_progress_token());
+        let ended = admitted.map(Admitted::ended).unwrap_or_default();
+        let progress = Progress::new(&context.peer, context.meta.get_progress_token(), ended);
         let conversation = self.own.get().map_or(&self.shared, |own| &own.conversation);
         Ok(conversation.call(&self.served, call, progress, &context.ct).await.into())
     }

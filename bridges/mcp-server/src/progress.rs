@@ -13,6 +13,7 @@ use rmcp::{
     model::{ProgressNotificationParam, ProgressToken},
 };
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 /// Time that a client has to read the last notifications of a call.
 const FLUSH: Duration = Duration::from_secs(10);
@@ -24,13 +25,19 @@ pub(crate) struct Progress {
     steps: u32,
     sending: Option<BoxFuture<'static, ()>>,
     next: Option<String>,
+    /// Cancelled once no notification is sent any more.
+    ended: CancellationToken,
 }
 
 impl Progress {
-    /// Creates the progress of a call; without a token nothing is sent.
-    pub(crate) fn new(peer: &Peer<RoleServer>, token: Option<ProgressToken>) -> Self {
+    /// Creates the progress of a call; without a token, and once `ended` is cancelled, nothing is sent.
+    pub(crate) fn new(
+        peer: &Peer<RoleServer>,
+        token: Option<ProgressToken>,
+        ended: CancellationToken,
+    ) -> Self {
         let client = token.map(|token| (peer.clone(), token));
-        Self { client, steps: 0, sending: None, next: None }
+        Self { client, steps: 0, sending: None, next: None, ended }
     }
 
     /// Reports an event of the call, if it is progress. `session` is that of the call; others are of agents below.
@@ -76,12 +83,13 @@ impl Progress {
 
     /// Sends what is left, so that it arrives before the result. What its client does not read for long is dropped.
     pub(crate) async fn flush(mut self) {
+        let ended = self.ended.clone();
         let all = async {
             while self.sending.is_some() {
                 self.sent().await;
             }
         };
-        timeout(FLUSH, all).await.unwrap_or_default();
+        ended.run_until_cancelled(timeout(FLUSH, all)).await;
     }
 }
 

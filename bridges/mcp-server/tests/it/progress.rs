@@ -2,10 +2,19 @@
 
 use std::{sync::Arc, time::Duration};
 
+use async_trait::async_trait;
+use entourage_core::{
+    Result,
+    tool::{Access, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec},
+};
 use entourage_mcp_server::ToolServer;
 use entourage_runtime::Runtime;
+use entourage_testkit::Gate;
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    time::{Instant, sleep, timeout},
+};
 
 use crate::kit::{Steps, connect, result, tools};
 
@@ -67,7 +76,7 @@ async fn a_client_that_reads_slowly_misses_steps_and_no_result() {
     input.write_all(call(&json!({"progressToken": "mine"})).as_bytes()).await.unwrap();
     tool.gate.arrived(1).await;
     // The paused clock goes on once nothing else can.
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    sleep(Duration::from_secs(1)).await;
     tool.gate.open();
     drop(input);
     let mut all = String::new();
@@ -78,4 +87,46 @@ async fn a_client_that_reads_slowly_misses_steps_and_no_result() {
     assert!(steps.is_sorted_by(|one, other| one < other) && (2..100).contains(&steps.len()), "{steps:?}");
     assert!(messages.iter().all(|it| it["method"].is_null() || it["params"]["progressToken"] == "mine"));
     assert_eq!(messages.last().unwrap()["result"]["content"][0]["text"], "done");
+}
+
+/// A tool that reports steps once a gate is open.
+#[derive(Debug)]
+struct Late(ToolSpec, Gate);
+
+#[async_trait]
+impl Tool for Late {
+    fn spec(&self) -> &ToolSpec {
+        &self.0
+    }
+
+    async fn call(&self, _: ToolInput, cx: &ToolContext<'_>) -> Result<ToolOutput, ToolError> {
+        self.1.pass().await;
+        for _ in 0..5 {
+            cx.progress("late");
+        }
+        Ok(ToolOutput::text("done"))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_answer_after_the_end_of_the_input_does_not_wait_for_progress() {
+    let gate = Gate::new();
+    let spec = ToolSpec::new("steps", "Is late.", json!({"type": "object"})).with_access(Access::READ);
+    let server = ToolServer::new("test", &Runtime::in_memory())
+        .toolset(tools([Arc::new(Late(spec, gate.clone())) as Arc<dyn Tool>]));
+    let (mut input, theirs) = tokio::io::duplex(64 << 10);
+    let (mut output, written) = tokio::io::duplex(64 << 10);
+    let serving = tokio::spawn(server.serve_io(theirs, written));
+    input.write_all(call(&json!({"progressToken": "mine"})).as_bytes()).await.unwrap();
+    gate.arrived(1).await;
+    drop(input);
+    // The server sees the end before anything else happens.
+    sleep(Duration::from_secs(1)).await;
+    let before = Instant::now();
+    gate.open();
+    let mut all = String::new();
+    timeout(Duration::from_secs(60), output.read_to_string(&mut all)).await.unwrap().unwrap();
+    serving.await.unwrap().unwrap();
+    assert_eq!(messages(&all).last().unwrap()["result"]["content"][0]["text"], "done", "{all}");
+    assert!(before.elapsed() < Duration::from_secs(1), "{:?}", before.elapsed());
 }

@@ -71,6 +71,7 @@ mod offer;
 mod progress;
 mod refusing;
 mod served;
+mod stdio;
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -251,12 +252,15 @@ impl ToolServer {
     /// writes nothing else to standard output. The program must not do so either: not by `println!`, and not by a
     /// subscriber of `tracing`. Dropping the future cancels all calls.
     ///
-    /// Must be called within a tokio runtime with I/O.
+    /// Must be called within a tokio runtime with I/O. Its end waits for neither stream.
     ///
     /// # Errors
-    /// As [`ToolServer::serve_io`].
+    /// As [`ToolServer::serve_io`], and [`ErrorKind::Io`] when the streams are no pipes and no thread can be started
+    /// for them.
     pub async fn serve_stdio(self) -> Result<()> {
-        let (read, write) = rmcp::transport::stdio_pipes();
+        let (read, write) = stdio::open().map_err(|error| {
+            Error::new(ErrorKind::Io, "the standard streams cannot be opened").caused_by(error)
+        })?;
         self.serve_io(read, write).await
     }
 

@@ -15,4 +15,6 @@ mod kit;
 mod listeners;
 mod progress;
 mod races;
+#[cfg(unix)]
+mod streams;
 mod unreadable;

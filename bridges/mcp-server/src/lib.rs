@@ -95,7 +95,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    ahead::Ahead,
+    ahead::{Ahead, Counted, Written},
     bounded::Bounded,
     bounds::{Bounds, LEAST_IDLE, LEAST_MESSAGE, LISTENERS},
     conversation::Conversation,
@@ -269,7 +269,8 @@ impl ToolServer {
     /// read two seconds later is dropped. Dropping the future cancels all calls.
     ///
     /// While 256 messages wait for the client to read them, no further one is taken from it. Up to 64 KiB are read
-    /// ahead, so that the end of `read` is seen behind them.
+    /// ahead, so that the end of `read` is seen behind them. A client whose messages wait behind those, and that reads
+    /// nothing for 60 seconds, is taken for gone, as if `read` had ended.
     ///
     /// # Errors
     /// [`ErrorKind::Config`], before anything is read, for an invalid name and for two tools of one name;
@@ -282,8 +283,9 @@ impl ToolServer {
         let (served, tell) = self.served()?;
         let handler = Handler::of_one(Arc::clone(&served), Conversation::new(&served)?);
         let over = CancellationToken::new();
-        let lines = Lines::new(Ahead::new(read, over.clone()), served.bounds.message);
-        let answers = AsyncRwTransport::new_server(tokio::io::empty(), write);
+        let written = Written::default();
+        let lines = Lines::new(Ahead::new(read, written.clone(), over.clone()), served.bounds.message);
+        let answers = AsyncRwTransport::new_server(tokio::io::empty(), Counted { output: write, written });
         let in_flight = InFlight::default();
         let transport = Refusing::new(lines, answers, in_flight.clone());
         let transport = Bounded::new(Tracked::new(transport, in_flight));

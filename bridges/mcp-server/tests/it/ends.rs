@@ -98,6 +98,43 @@ async fn the_end_of_the_input_ends_a_server_whose_first_answer_is_not_read() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_client_that_sends_on_and_reads_nothing_is_taken_for_gone() {
+    // Its input stays open, or ends behind more than what is read ahead.
+    for ends in [true, false] {
+        let tool = Steps::new();
+        let mut raw = Raw::begin(server(&tool)).await;
+        raw.say(&steps("call")).await;
+        tool.gate.arrived(1).await;
+        for id in 0..3_000 {
+            raw.say(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list"}}"#)).await;
+        }
+        let Raw { mut input, output, serving } = raw;
+        if ends {
+            input.shutdown().await.unwrap();
+        }
+        let before = Instant::now();
+        timeout(Duration::from_secs(600), tool.alive(0)).await.unwrap();
+        timeout(Duration::from_secs(60), serving).await.unwrap().unwrap().unwrap();
+        let took = before.elapsed();
+        assert!((60..=80).contains(&took.as_secs()), "{ends}: {took:?}");
+        drop((input, output));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_is_slow_to_read_stays() {
+    let mut raw = Raw::begin(server(&Steps::new())).await;
+    for id in 0..1_500 {
+        raw.say(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list"}}"#)).await;
+    }
+    // Together that takes far longer than the time of a client that reads nothing.
+    for _ in 0..1_500 {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(raw.hear().await.get("result").is_some());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_call_that_ended_makes_room_though_its_progress_is_not_read() {
     let tool = Steps::new();
     tool.gate.open();

@@ -28,7 +28,7 @@ async fn attack_38_a_client_that_reads_nothing_is_read_no_further_and_loses_no_a
     // The paused clock goes on once nothing else can.
     loop {
         let ask = format!("{}\n", json!({"jsonrpc": "2.0", "id": sent + 1, "method": "tools/list"}));
-        if timeout(Duration::from_secs(60), input.write_all(ask.as_bytes())).await.is_err() {
+        if timeout(Duration::from_secs(30), input.write_all(ask.as_bytes())).await.is_err() {
             break;
         }
         sent += 1;

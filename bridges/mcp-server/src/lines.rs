@@ -32,8 +32,11 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     pub(crate) async fn next(&mut self) -> Option<Vec<u8>> {
         loop {
             let there = self.read.fill_buf().await.ok()?;
-            // Without the end of its line, the last part is no message.
-            let part = there.split_inclusive(|byte| *byte == b'\n').next()?;
+            let Some(part) = there.split_inclusive(|byte| *byte == b'\n').next() else {
+                // The last line may lack its end. What was cut off is no JSON, and gets no answer.
+                let rest = mem::take(&mut self.line);
+                return (!rest.is_empty()).then_some(rest);
+            };
             let (taken, is_end) = (part.len(), part.ends_with(b"\n"));
             if self.skips || self.line.len().saturating_add(taken) > self.most {
                 self.line = Vec::new();

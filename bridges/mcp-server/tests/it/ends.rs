@@ -6,7 +6,7 @@ use entourage_core::Result;
 use entourage_mcp_server::ToolServer;
 use entourage_runtime::Runtime;
 use tokio::{
-    io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream},
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream},
     task::JoinHandle,
     time::{Instant, timeout},
 };
@@ -131,6 +131,21 @@ async fn a_client_that_is_slow_to_read_stays() {
     for _ in 0..1_500 {
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert!(raw.hear().await.get("result").is_some());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_line_is_answered_without_its_end_unless_it_was_cut_off() {
+    for (line, answers) in
+        [(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, true), (r#"{"jsonrpc":"2.0","id":1,"#, false)]
+    {
+        let Raw { mut input, mut output, serving } = Raw::begin(server(&Steps::new())).await;
+        input.write_all(line.as_bytes()).await.unwrap();
+        drop(input);
+        let mut rest = String::new();
+        timeout(Duration::from_secs(60), output.read_to_string(&mut rest)).await.unwrap().unwrap();
+        assert_eq!(rest.contains(r#""id":1"#), answers, "{rest}");
+        serving.await.unwrap().unwrap();
     }
 }
 

@@ -311,8 +311,8 @@ impl ToolServer {
     /// Serves clients over streamable HTTP, at the path `/mcp` of `listener`, until `shutdown` is cancelled. Then all
     /// calls are cancelled, and connections have some seconds to end. Dropping the future ends them at once.
     ///
-    /// There are at most 512 connections at once; further ones wait. At most 256 clients listen for changes at once,
-    /// by `subscriptions/listen` or by GET. A further one gets an error, for GET the status 503.
+    /// There are at most 512 connections at once; a further one gets the status 503. At most 256 clients listen for
+    /// changes at once, by `subscriptions/listen` or by GET. A further one gets an error, for GET the status 503.
     ///
     /// # Errors
     /// [`ErrorKind::Config`], before anything is accepted, for an invalid name, two tools of one name, and a host or

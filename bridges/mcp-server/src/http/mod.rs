@@ -23,7 +23,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    bounds::{CONNECTIONS, MANY_LISTEN},
+    bounds::{MANY_CONNECT, MANY_LISTEN},
     conversation::Conversation,
     handler::Handler,
     http::sessions::Sessions,
@@ -36,8 +36,12 @@ const PATH: &str = "/mcp";
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Bytes of the head of a request.
 const HEAD: usize = 64 << 10;
-/// Time between two looks for idle sessions.
+/// Longest time between two looks for idle sessions.
 const SWEEP: Duration = Duration::from_secs(15);
+/// Connections that are told at once that there are as many as may.
+const REFUSED: usize = 32;
+/// Time that such a connection has.
+const REFUSING: Duration = Duration::from_secs(5);
 /// Time that open connections have to end.
 const CLOSING: Duration = Duration::from_secs(5);
 /// Wait after a connection could not be accepted, as while there are no descriptors.
@@ -67,16 +71,20 @@ pub(crate) async fn serve(
     let _over = over.clone().drop_guard();
     let door = Arc::new(Door::new(served, names, over.clone())?);
     let mut connections = JoinSet::new();
-    let mut sweep = interval(SWEEP);
+    let mut sweep = interval(between_sweeps(served.bounds.idle));
+    let most = served.bounds.connections;
     sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             () = over.cancelled() => break,
             _ = sweep.tick() => door.sessions.sweep().await,
             Some(_) = connections.join_next() => {}
-            accepted = listener.accept(), if connections.len() < CONNECTIONS => match accepted {
-                Ok((stream, _)) => {
+            accepted = listener.accept(), if connections.len() < most.saturating_add(REFUSED) => match accepted {
+                Ok((stream, _)) if connections.len() < most => {
                     connections.spawn(Arc::clone(&door).connection(stream, over.clone()));
+                }
+                Ok((stream, _)) => {
+                    connections.spawn(refuse(stream, served.bounds.message));
                 }
                 Err(_) => sleep(RETRY).await,
             },
@@ -88,6 +96,26 @@ pub(crate) async fn serve(
     served.unwound().await;
     door.shared.close().await;
     Ok(())
+}
+
+/// Returns the time between two looks for sessions that are idle for `idle`.
+fn between_sweeps(idle: Duration) -> Duration {
+    SWEEP.min(idle / 4)
+}
+
+/// Answers the one request of a connection that is too many.
+async fn refuse(stream: TcpStream, message: usize) {
+    let answer = service_fn(move |request: Request<Incoming>| async move {
+        // An answer to a request that was not read may not arrive.
+        let _ = Limited::new(request.into_body(), message).collect().await;
+        Ok::<_, Infallible>(refusal(StatusCode::SERVICE_UNAVAILABLE, MANY_CONNECT))
+    });
+    let connection = http1::Builder::new()
+        .max_header_size(HEAD)
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), answer);
+    // It is the matter of its client if this fails.
+    let _ = timeout(REFUSING, connection).await;
 }
 
 impl Door {
@@ -209,4 +237,50 @@ fn refusal(status: StatusCode, text: &'static str) -> Answer {
     let plain = HeaderValue::from_static("text/plain; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, plain);
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use entourage_runtime::Runtime;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+    use crate::ToolServer;
+
+    #[test]
+    fn sessions_end_soon_after_they_are_idle() {
+        for (idle, most) in [(1, 2), (10, 13), (60, 75), (1_800, 1_815)] {
+            let idle = Duration::from_secs(idle);
+            let sweep = between_sweeps(idle);
+            assert!(!sweep.is_zero() && idle + sweep <= Duration::from_secs(most), "{idle:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_connection_too_many_is_told_so_at_once_and_the_next_one_has_its_place() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (address, shutdown) = (listener.local_addr().unwrap(), CancellationToken::new());
+        let mut server = ToolServer::new("test", &Runtime::in_memory());
+        server.bounds.connections = 2;
+        let serving = tokio::spawn(server.serve_http(listener, shutdown.clone()));
+        let status = async |mut stream: TcpStream| {
+            let request =
+                "POST /none HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nConnection: close\r\n\r\n{";
+            stream.write_all(request.as_bytes()).await.unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await.unwrap();
+            answer.split(' ').nth(1).map(str::to_owned).unwrap_or_default()
+        };
+        let connect = || async { TcpStream::connect(address).await.unwrap() };
+        let (first, second) = (connect().await, connect().await);
+        for _ in 0..3 {
+            assert_eq!(status(connect().await).await, "503");
+        }
+        assert_eq!(status(first).await, "404");
+        let free = async { while status(connect().await).await != "404" {} };
+        timeout(Duration::from_secs(60), free).await.unwrap();
+        drop(second);
+        shutdown.cancel();
+        serving.await.unwrap().unwrap();
+    }
 }

@@ -49,8 +49,9 @@
 //! # Cancellation
 //! A call is cancelled by the client's `notifications/cancelled`, when its connection or session ends, and when the
 //! server stops: the tool's future is dropped, and its processes end. When its input ends, a call in flight first has
-//! up to five seconds to answer. An HTTP client with a session may lose its connection and come back; its calls go on
-//! until the session ends. Without a session they are cancelled at once.
+//! up to five seconds to answer. An HTTP client with a session may lose its connection: its calls go on until the
+//! session ends, and the answer of one is lost that ends before the client is back (by GET with `Last-Event-ID`).
+//! Without a session they are cancelled at once.
 //!
 //! # Safety over HTTP
 //! There is no authentication: everybody who reaches the port may call the tools. Bind to a loopback address. A

@@ -337,7 +337,10 @@ impl<'a> Drive<'a> {
     fn woken(&mut self, woken: Woken) {
         match woken {
             Woken::Advised(advice) => self.advised(advice),
-            Woken::Due(place, after) => self.machine.due(place, after),
+            Woken::Due(place, after) => {
+                let now = self.now();
+                self.machine.due(place, after, now);
+            }
             Woken::Ended(place, ended) => {
                 self.stops.remove(&place);
                 // A child may see the cancel before this loop does.

@@ -277,13 +277,15 @@ impl Machine {
         }
     }
 
-    /// Ends the wait for the attempt that follows attempt `after`.
-    pub(super) fn due(&mut self, place: usize, after: u32) {
+    /// Ends the wait for the attempt that follows attempt `after`. There may be none: a node that it needs may have
+    /// given no value meanwhile.
+    pub(super) fn due(&mut self, place: usize, after: u32, now: Timestamp) {
         let waits = |track: &Track| {
             track.attempt == after && track.more.as_ref().is_some_and(|more| more.retry_at.is_some())
         };
         if self.tracks.get(place).is_some_and(waits) {
             self.schedule.ready_again(place);
+            self.follow(now);
         }
     }
 
@@ -363,7 +365,8 @@ impl Machine {
         self.told.push(Told::Record(Recorded::new(finished)));
     }
 
-    /// Applies the consequences for other nodes.
+    /// Applies the consequences for other nodes. Every way into the machine ends with this: what is decided is told at
+    /// once, before anything that follows from it.
     pub(super) fn follow(&mut self, now: Timestamp) {
         while let Some(consequence) = self.schedule.consequence() {
             match consequence {

@@ -315,6 +315,7 @@ impl Fold {
                 if let Some(node) = self.node(&started.node) {
                     node.started(&started, envelope.at);
                 }
+                self.items_again(&started.node);
             }
             Some(GraphRecord::NodeFinished(finished)) => {
                 if let Some(node) = self.node(&finished.node) {
@@ -358,6 +359,18 @@ impl Fold {
     fn wait_again(&mut self, node: &Arc<str>) {
         if let Some(node) = self.node(node) {
             node.end = None;
+        }
+    }
+
+    /// The items of a map begin with each of its attempts, save those that gave a value.
+    fn items_again(&mut self, map: &str) {
+        let items =
+            (0..).map(|number| format!("{map}[{number}]")).map_while(|item| self.places.get(&*item).copied());
+        for place in items.collect::<Vec<_>>() {
+            let item = self.report.nodes.get_mut(place).filter(|item| item.state() != NodeState::Completed);
+            if let Some(item) = item {
+                item.end = None;
+            }
         }
     }
 

@@ -100,6 +100,11 @@ impl Machine {
         self.graph.place(id).or_else(|| self.extra_by_id.get(id).copied())
     }
 
+    /// True unless the node is an item of an earlier attempt at its map: the items of a newer one have the same ids.
+    pub(super) fn is_newest(&self, place: usize) -> bool {
+        place < self.graph.nodes.len() || self.place(&self.id(place)) == Some(place)
+    }
+
     pub(super) fn track(&mut self, place: usize) -> Option<&mut Track> {
         self.tracks.get_mut(place)
     }

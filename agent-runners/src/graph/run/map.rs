@@ -79,6 +79,10 @@ impl Machine {
                 drop(self.schedule.restore(new, State::Completed, |_, _| false));
             } else if let (Some(old), Some(new)) = (self.tracks.get(old).cloned(), self.tracks.get_mut(new)) {
                 (new.attempt, new.micros) = (old.attempt, old.micros);
+                if let Some(old) = old.more {
+                    let more = new.more();
+                    (more.child, more.error, more.spent) = (old.child, old.error, old.spent);
+                }
             }
         }
         Ok(())

@@ -38,13 +38,14 @@ impl GraphReport {
 impl Machine {
     /// Returns what a resumed run found, for people: the nodes that are over, then each attempt that continues.
     pub(super) fn found(&self) -> impl Iterator<Item = Progress> {
-        let nodes = 0..self.tracks.len();
-        let over: Vec<_> = nodes.clone().filter(|place| self.end(*place).is_some()).collect();
+        let nodes: Vec<_> = (0..self.tracks.len()).filter(|place| self.is_newest(*place)).collect();
+        let count = nodes.len();
+        let over: Vec<_> = nodes.iter().copied().filter(|place| self.end(*place).is_some()).collect();
         let named: Vec<_> = over.iter().take(NAMED).map(|place| self.id(*place)).collect();
         let more = if over.len() > NAMED { " and others" } else { "" };
-        let text = format!("{} of {} are over: {}{more}", over.len(), nodes.len(), named.join(", "));
+        let text = format!("{} of {count} are over: {}{more}", over.len(), named.join(", "));
         let summary = (!over.is_empty()).then(|| Progress::new(String::new(), text));
-        let going_on = nodes.filter_map(|place| {
+        let going_on = nodes.into_iter().filter_map(|place| {
             let track = self.tracks.get(place)?;
             let continues = track.more.as_ref()?.goes_on;
             let text = format!("continues {}, attempt {}", self.id(place), track.attempt);
@@ -57,8 +58,10 @@ impl Machine {
     pub(super) fn report(&self) -> GraphReport {
         let mut report = GraphReport::new(&self.graph.name, self.graph.signature());
         let own = report.nodes.len();
-        report.nodes.extend((own..self.tracks.len()).filter_map(|place| self.extra_report(place)));
-        for (place, (node, track)) in report.nodes.iter_mut().zip(&self.tracks).enumerate() {
+        let newest = (0..self.tracks.len()).filter(|place| self.is_newest(*place));
+        report.nodes.extend(newest.clone().skip(own).filter_map(|place| self.extra_report(place)));
+        for (place, node) in newest.zip(&mut report.nodes) {
+            let Some(track) = self.tracks.get(place) else { continue };
             node.attempts = track.attempt;
             node.time = Duration::from_micros(track.micros);
             node.end = self.end(place);

@@ -73,7 +73,8 @@ impl Record for NodeStarted {
 pub struct NodeFinished {
     /// The node.
     pub node: Arc<str>,
-    /// Number of the attempt, from 1; 0 for a node that was never started.
+    /// Number of the attempt, from 1; 0 when no attempt ended with this: the node never began, or was skipped or
+    /// cancelled after its last attempt.
     pub attempt: u32,
     /// Outcome of the node.
     pub end: NodeEnd,
@@ -112,7 +113,8 @@ impl Record for NodeFinished {
 pub struct GraphChanged {
     /// The change.
     pub change: Change,
-    /// Nodes that were skipped because a node failed that is now tried again, and that are pending again too.
+    /// Nodes that were skipped because a node failed that is now tried again or skipped itself, and that are pending
+    /// again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub again: Vec<Arc<str>>,
 }

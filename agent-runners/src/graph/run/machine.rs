@@ -163,7 +163,7 @@ impl Machine {
     pub(super) fn begin(&mut self, place: usize, now: Timestamp) -> Option<u32> {
         self.note_agent(place);
         let track = self.tracks.get_mut(place)?;
-        track.started = now;
+        (track.started, track.is_open) = (now, true);
         if let Some(more) = &mut track.more {
             more.retry_at = None;
             more.went_on = std::mem::take(&mut more.goes_on);
@@ -327,6 +327,7 @@ impl Machine {
         let Some(track) = self.tracks.get_mut(place) else { return 0 };
         let micros = u64::try_from(now.since(track.started).as_micros()).unwrap_or(u64::MAX);
         track.micros = track.micros.saturating_add(micros);
+        track.is_open = false;
         if let Some(more) = &mut track.more {
             more.spent.add(spent);
             (more.pause, more.went_on) = (None, false);
@@ -360,10 +361,29 @@ impl Machine {
         micros: u64,
         retry_at: Option<Timestamp>,
     ) {
+        let attempt = self.tracks.get(place).map_or(0, |track| track.attempt);
+        self.tell_attempt(place, attempt, end, spent, micros, retry_at);
+    }
+
+    /// Records the end of a node that no attempt came to, save for one that it breaks off.
+    pub(super) fn tell_consequence(&mut self, place: usize, end: NodeEnd) {
+        let broken_off = |track: &mut Track| std::mem::take(&mut track.is_open).then_some(track.attempt);
+        let attempt = self.track(place).and_then(broken_off).unwrap_or_default();
+        self.tell_attempt(place, attempt, end, &Spent::default(), 0, None);
+    }
+
+    fn tell_attempt(
+        &mut self,
+        place: usize,
+        attempt: u32,
+        end: NodeEnd,
+        spent: &Spent,
+        micros: u64,
+        retry_at: Option<Timestamp>,
+    ) {
         if !self.heard || self.recalling {
             return;
         }
-        let attempt = self.tracks.get(place).map_or(0, |track| track.attempt);
         let node = self.id(place);
         let (usage, cost) = (spent.usage, spent.cost);
         let finished = NodeFinished { node, attempt, end, usage, cost, micros, retry_at };
@@ -381,7 +401,7 @@ impl Machine {
                         more.goes_on = false;
                     }
                     let end = self.end_of(state);
-                    self.tell(node, end, &Spent::default(), 0, None);
+                    self.tell_consequence(node, end);
                 }
                 Consequence::Stop { node } => self.told.push(Told::Stop(node)),
                 Consequence::Pending { node } => {

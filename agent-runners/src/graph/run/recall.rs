@@ -1,6 +1,6 @@
 //! Restores a run from its records when it is resumed: they are applied again, in their order.
 
-use std::collections::BTreeSet;
+use std::collections::HashMap;
 
 use entourage_core::{Error, ErrorKind, Result, Timestamp, event::Recorded};
 
@@ -42,23 +42,24 @@ impl Machine {
     }
 
     /// Records consequences of records that are not recorded themselves: another writer's commit came in
-    /// between, and then the process died.
+    /// between, and then the process died. They are the nodes that ended otherwise than the records say, as a node that
+    /// failed and was skipped later.
     fn tell_missing(&mut self, recorded: &[GraphRecord]) {
-        let mut ended = BTreeSet::new();
+        let mut ends: HashMap<&str, &NodeEnd> = HashMap::new();
         for record in recorded {
             match record {
                 GraphRecord::NodeStarted(started) => {
-                    ended.remove(&*started.node);
+                    ends.remove(&*started.node);
                 }
                 GraphRecord::NodeFinished(finished) if finished.retry_at.is_none() => {
-                    ended.insert(&*finished.node);
+                    ends.insert(&finished.node, &finished.end);
                 }
                 GraphRecord::Changed(changed) => {
                     if let Change::Retry { node } = &changed.change {
-                        ended.remove(&**node);
+                        ends.remove(&**node);
                     }
                     for node in &changed.again {
-                        ended.remove(&**node);
+                        ends.remove(&**node);
                     }
                 }
                 GraphRecord::Started(_)
@@ -67,10 +68,11 @@ impl Machine {
                 | GraphRecord::Answered(_) => {}
             }
         }
-        let missing = (0..self.tracks.len()).filter(|place| !ended.contains(&*self.id(*place)));
-        for place in missing.collect::<Vec<_>>() {
-            if let Some(end) = self.end(place) {
-                self.tell(place, end, &Spent::default(), 0, None);
+        let is_told = |recorded: &NodeEnd, end: &NodeEnd| recorded == end || end.is_completed();
+        for place in 0..self.tracks.len() {
+            let Some(end) = self.end(place).filter(|_| self.is_newest(place)) else { continue };
+            if !ends.get(&*self.id(place)).is_some_and(|recorded| is_told(recorded, &end)) {
+                self.tell_consequence(place, end);
             }
         }
     }
@@ -122,7 +124,7 @@ impl Machine {
         if let Some(track) = self.track(place) {
             track.attempt = started.attempt;
             // No record tells the time spent before this process. A map has no other start here.
-            track.started = now;
+            (track.started, track.is_open) = (now, true);
             if let Some(child) = &started.child {
                 track.more().child = Some(child.clone());
             }
@@ -182,6 +184,7 @@ impl Machine {
     fn recall_spent(&mut self, place: usize, finished: &NodeFinished) {
         let Some(track) = self.track(place) else { return };
         track.micros = track.micros.saturating_add(finished.micros);
+        track.is_open = false;
         if finished.retry_at.is_some() && matches!(finished.end, NodeEnd::Failed(_)) {
             track.failures = track.failures.saturating_add(1);
         }

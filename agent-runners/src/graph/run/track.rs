@@ -15,6 +15,8 @@ pub(super) struct Track {
     pub(super) attempt: u32,
     /// Failed attempts since the node was new, was retried on request, or was reassigned.
     pub(super) failures: u32,
+    /// True from the beginning of an attempt to its end, also while it waits.
+    pub(super) is_open: bool,
     /// Start of the newest attempt.
     pub(super) started: Timestamp,
     /// Total duration of its attempts.

@@ -34,7 +34,7 @@ use crate::{
 impl LocalEffects {
     /// Runs a child and waits for its end. Dropping the future cancels the child, and the run's end waits for it.
     pub(crate) async fn delegate(&self, cx: &RunContext, delegate: Box<Delegate>) -> Result<Observation> {
-        if self.children().contains_key(&delegate.child) {
+        if !self.take_up(&delegate.child) {
             return Err(Error::new(ErrorKind::InvalidInput, "an agent runs in this child session already")
                 .with("child", delegate.child.as_str()));
         }
@@ -71,6 +71,20 @@ impl LocalEffects {
             total = subtree.total().map(Box::new);
         }
         Ok(Observation::Child { child: Some(child), outcome: Some(end.outcome), work: end.work, total })
+    }
+
+    /// Forgets that the child paused, if it did: it may go on, or unwind. Returns false while it runs.
+    fn take_up(&self, child: &SessionId) -> bool {
+        let mut children = self.children();
+        let rests = |below: &Below| {
+            let end = below.outcome.borrow();
+            end.as_ref().is_some_and(|end| matches!(end.outcome.status, Status::Paused(_)))
+        };
+        let rests = children.get(child).map(rests);
+        if rests == Some(true) {
+            children.remove(child);
+        }
+        rests != Some(false)
     }
 
     /// Runs a child of a hand-written agent and waits for its end, which is recorded: the child is not begun again.

@@ -26,12 +26,14 @@ impl Machine {
             Change::Retry { node } => self.retry(node)?,
             Change::Cancel { node } => {
                 let place = self.known(node)?;
+                self.take_up(place);
                 self.schedule.cancel(place).map_err(|refusal| self.refused(&refusal))?;
             }
         }
         let first = self.told.len();
         self.again.clear();
         self.follow(now);
+        self.told.extend(self.unwinding.take().map(Told::Unwind));
         if self.heard && !self.recalling {
             let again = self.again.iter().map(|place| self.id(*place)).collect();
             let changed = GraphChanged { change: change.clone(), again };
@@ -59,6 +61,7 @@ impl Machine {
         if is_failed {
             self.schedule.retry(place).map_err(|refusal| self.refused(&refusal))?;
         }
+        self.take_up(place);
         self.schedule.skip(place, dependents).map_err(|refusal| self.refused(&refusal))?;
         Ok(())
     }
@@ -89,18 +92,33 @@ impl Machine {
             }
         }
         let number = self.names().agent(agent.name());
+        self.take_up(place);
+        let runs = self.schedule.state(place) == Some(State::Running);
+        let former = self.agent(place).filter(|_| runs);
         self.schedule.reassign(place, &[number]).map_err(|refusal| self.refused(&refusal))?;
         let Some(track) = self.track(place) else { return Ok(()) };
         track.failures = 0;
         let more = track.more();
         (more.agent, more.by) = (Some(agent), None);
-        // The new agent does not continue what the former one began.
-        more.goes_on = false;
-        // The former agent may have been waiting for an answer; the new one is not.
-        if track.more().pause.take().is_some() {
-            self.schedule.ready_again(place);
+        if former.is_some() {
+            more.former = former;
         }
         Ok(())
+    }
+
+    /// Takes up an attempt that waits, for somebody or for its slot after a resume, so that it is stopped like a
+    /// running one: what it asked for is withdrawn when it unwinds.
+    fn take_up(&mut self, place: usize) {
+        let more = self.tracks.get(place).and_then(|track| track.more.as_ref());
+        let waits = more.is_some_and(|more| more.goes_on || more.pause.is_some());
+        if !waits || self.schedule.is_closed() || self.schedule.take_up(place).is_err() {
+            return;
+        }
+        if let Some(track) = self.track(place) {
+            let more = track.more();
+            (more.goes_on, more.pause) = (false, None);
+        }
+        self.unwinding = Some(place);
     }
 
     fn roster(&self, name: &str) -> Result<Arc<dyn Agent>> {

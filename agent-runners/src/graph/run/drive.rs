@@ -151,15 +151,18 @@ impl<'a> Drive<'a> {
         let expanded = |place: &usize| self.machine.has_items(*place);
         let places = (0..self.machine.tracks.len()).filter(stopping);
         let left: Vec<_> = places.filter(|place| !expanded(place)).collect();
-        for place in left {
-            match self.machine.child(place) {
-                Some(child) => {
-                    let stop = self.cx.cancellation().child_token();
-                    stop.cancel();
-                    self.work(place, child, stop);
-                }
-                None => self.settle(place, Ended::new(Attempt::Cancelled)),
+        left.into_iter().for_each(|place| self.unwind(place));
+    }
+
+    /// Lets an attempt unwind that is being stopped, and that this process does not run.
+    fn unwind(&mut self, place: usize) {
+        match self.machine.child(place) {
+            Some(child) => {
+                let stop = self.cx.cancellation().child_token();
+                stop.cancel();
+                self.work(place, child, stop);
             }
+            None => self.settle(place, Ended::new(Attempt::Cancelled)),
         }
     }
 
@@ -230,6 +233,7 @@ impl<'a> Drive<'a> {
                         stop.cancel();
                     }
                 }
+                Told::Unwind(place) => self.unwind(place),
                 Told::Wait(place, at) => {
                     let attempt = self.machine.tracks.get(place).map_or(0, |track| track.attempt);
                     let wait = at.since(self.now());

@@ -118,7 +118,7 @@ impl Machine {
         let Work::Agent(work) = &node.work else { return None };
         let more = self.tracks.get(place)?.more.as_ref()?;
         let escalates = work.has_choice() && self.tracks.get(place)?.failures > 0 && more.agent.is_none();
-        let agent = self.agent(place)?;
+        let agent = more.former.clone().or_else(|| self.agent(place))?;
         let mut work = AgentWork::clone(work);
         // The node's scope was written for its own agents; a reassigned agent keeps what the graph grants it.
         if more.agent.is_some() && !work.agents.iter().any(|(_, own)| own.name() == agent.name()) {

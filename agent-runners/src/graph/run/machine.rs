@@ -42,6 +42,8 @@ pub(super) struct Machine {
     pub(super) told: Vec<Told>,
     /// Nodes that are pending again since the newest change.
     pub(super) again: Vec<usize>,
+    /// Node whose waiting attempt the change takes up that is being made.
+    pub(super) unwinding: Option<usize>,
     /// True when somebody reads or stores records.
     pub(super) heard: bool,
     pub(super) watch: Watch,
@@ -69,6 +71,7 @@ impl Machine {
             names: None,
             told: Vec::new(),
             again: Vec::new(),
+            unwinding: None,
             heard: true,
             watch: Watch::default(),
             recalling: false,
@@ -330,7 +333,7 @@ impl Machine {
         track.is_open = false;
         if let Some(more) = &mut track.more {
             more.spent.add(spent);
-            (more.pause, more.went_on) = (None, false);
+            (more.pause, more.former, more.went_on) = (None, None, false);
         }
         micros
     }

@@ -129,7 +129,7 @@ impl Machine {
                 track.more().child = Some(child.clone());
             }
             if let Some(more) = &mut track.more {
-                more.retry_at = None;
+                (more.retry_at, more.former) = (None, None);
             }
         }
         if matches!(self.node(place).map(|node| &node.work), Some(Work::Map(_))) {

@@ -37,6 +37,8 @@ pub(super) struct More {
     pub(super) child: Option<SessionId>,
     /// Agent that it was reassigned to, instead of those that the graph names.
     pub(super) agent: Option<Arc<dyn Agent>>,
+    /// Agent of the attempt that is being stopped because the node was given to another one: it unwinds what it began.
+    pub(super) former: Option<Arc<dyn Agent>>,
     /// Name of the agent of the newest attempt, if there was a choice and no other agent was named since.
     pub(super) by: Option<Arc<str>>,
     /// Error of the newest failed attempt.
@@ -120,6 +122,8 @@ pub(super) enum Told {
     Record(Recorded),
     /// Stop the running attempt.
     Stop(usize),
+    /// Let an attempt unwind that is being stopped and that nothing in this process runs.
+    Unwind(usize),
     /// Begin the next attempt at this time.
     Wait(usize, Timestamp),
 }

@@ -252,6 +252,21 @@ impl Schedule {
         Ok(())
     }
 
+    /// Counts an attempt that waits as running, whatever the limits say: to be stopped it must unwind.
+    ///
+    /// # Errors
+    /// [`Refused::State`] when no attempt at the node waits.
+    pub(crate) fn take_up(&mut self, node: usize) -> Result<(), Refused> {
+        let (number, of) = self.node(node)?;
+        let goes_on = of.state == State::Pending && self.in_flight.remove(&number);
+        if !goes_on && of.state != State::Waiting {
+            return Err(Refused::State { node, state: of.state });
+        }
+        self.ready.take(of.class);
+        self.set(number, State::Running);
+        Ok(())
+    }
+
     fn restarted(&mut self, node: u32) -> State {
         self.pend(node);
         self.spread(|_, _| false);

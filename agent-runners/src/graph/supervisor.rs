@@ -122,14 +122,18 @@ pub enum Intervention {
 }
 
 impl Intervention {
-    /// Returns the changes of the graph; `is_over` tells of a node whether it gave no value and never will.
-    pub(crate) fn changes(&self, is_over: impl Fn(&str) -> bool) -> Vec<Change> {
+    /// Returns the changes of the graph; `is_over` tells of a node whether it gave no value and never will, and
+    /// `blocks` whether nothing that needs it is begun for that reason.
+    pub(crate) fn changes(
+        &self,
+        is_over: impl Fn(&str) -> bool,
+        blocks: impl Fn(&str) -> bool,
+    ) -> Vec<Change> {
         let node = |task: &str| Arc::<str>::from(task);
         let retry = |task: &str| Change::Retry { node: node(task) };
         match self {
             Self::Skip { task } => vec![Change::Skip { node: node(task), dependents: SkipAs::Satisfied }],
-            // Nothing that needs it is begun as it is.
-            Self::Drop { task } if is_over(task) => Vec::new(),
+            Self::Drop { task } if blocks(task) => Vec::new(),
             Self::Drop { task } => vec![Change::Skip { node: node(task), dependents: SkipAs::Blocked }],
             Self::Retry { task } => vec![retry(task)],
             Self::Reassign { task, to } => {

@@ -94,6 +94,7 @@ impl Machine {
                 Ok(())
             }
             GraphRecord::Changed(changed) => {
+                self.recall_made(&changed.change);
                 self.change(&changed.change, now).map_err(|error| diverged(error.message()))
             }
         }

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     super::{
-        Interventions, SupervisorAnswered, SupervisorAsked,
+        Change, Interventions, SupervisorAnswered, SupervisorAsked,
         schedule::State,
         supervisor::{News, ROUNDS, Supervisor},
     },
@@ -36,6 +36,8 @@ pub(super) struct Watch {
     called: bool,
     /// The run in which it is asked now.
     asking: Option<Arc<SupervisorAsked>>,
+    /// Changes that an earlier process made since: the answer that is taken once more may have asked for them.
+    made: Vec<Change>,
     /// Steps of its last answer that were refused.
     refused: Vec<String>,
     /// Reason why it is waited for and does not go on.
@@ -73,6 +75,12 @@ impl Machine {
         state.is_some_and(|state| state.is_terminal() && state != State::Completed)
     }
 
+    /// True for a node that is over, and keeps what needs it from beginning.
+    fn blocks(&self, id: &str) -> bool {
+        let state = self.place(id).and_then(|place| self.schedule.state(place));
+        state.is_some_and(|state| state.is_terminal() && !self.schedule.gives(state))
+    }
+
     /// True when nothing goes on, not all is done, and a step that was to change that was refused.
     fn is_stuck(&self) -> bool {
         let counts = self.schedule.counts();
@@ -93,7 +101,20 @@ impl Machine {
     pub(super) fn recall_asked(&mut self, asked: &Arc<SupervisorAsked>) {
         self.watch.asked = asked.round;
         self.watch.asking = Some(Arc::clone(asked));
-        (self.watch.called, self.watch.failed) = (false, Vec::new());
+        (self.watch.called, self.watch.failed, self.watch.made) = (false, Vec::new(), Vec::new());
+    }
+
+    /// Notes a change of an earlier process.
+    pub(super) fn recall_made(&mut self, change: &Change) {
+        if self.watch.asking.is_some() {
+            self.watch.made.push(change.clone());
+        }
+    }
+
+    /// True for a step that an earlier process took before it died. Each such step counts once.
+    fn is_made(&mut self, change: &Change) -> bool {
+        let made = self.watch.made.iter().position(|made| made == change);
+        made.map(|place| self.watch.made.swap_remove(place)).is_some()
     }
 
     pub(super) fn recall_answered(&mut self, answered: &SupervisorAnswered) {
@@ -192,7 +213,12 @@ impl Drive<'_> {
     fn intervene(&mut self, answer: &Interventions) -> Vec<String> {
         let mut refused = Vec::new();
         for step in answer.steps.iter().take(Interventions::MOST) {
-            for change in step.changes(|id| self.machine.is_failed(id)) {
+            let (is_over, blocks) =
+                (|id: &str| self.machine.is_failed(id), |id: &str| self.machine.blocks(id));
+            for change in step.changes(is_over, blocks) {
+                if self.machine.is_made(&change) {
+                    continue;
+                }
                 let now = self.now();
                 let changed = self.machine.change(&change, now);
                 self.flush();

@@ -391,7 +391,7 @@ impl Schedule {
     }
 
     /// True when a node that ended in this state satisfies its dependents.
-    pub(super) fn gives(&self, state: State) -> bool {
+    pub(crate) fn gives(&self, state: State) -> bool {
         match state {
             State::Completed | State::Skipped(Cause::Asked(SkipAs::Satisfied)) => true,
             State::Failed | State::Cancelled => self.policy == Policy::Continue,

@@ -3,7 +3,7 @@
 use std::{borrow::Cow, collections::HashMap, fmt, sync::Arc, time::Duration};
 
 use entourage_core::{
-    ErrorKind, Money, Result, SessionId, Timestamp, Usage,
+    ErrorKind, ErrorRecord, Money, Result, SessionId, Timestamp, Usage,
     event::{Envelope, Event},
 };
 use entourage_runtime::Session;
@@ -56,6 +56,8 @@ pub struct NodeReport {
     pub usage: Usage,
     /// Cost of these attempts; `None` when unknown.
     pub cost: Option<Money>,
+    /// Error of the newest attempt that failed, whatever became of the node.
+    pub(crate) failure: Option<ErrorRecord>,
 }
 
 /// State of a node.
@@ -89,6 +91,7 @@ impl NodeReport {
             time: Duration::ZERO,
             usage: Usage::default(),
             cost: Some(Money::default()),
+            failure: None,
         }
     }
 
@@ -116,6 +119,9 @@ impl NodeReport {
     fn finished(&mut self, record: &NodeFinished) {
         self.attempts = self.attempts.max(record.attempt);
         self.since = None;
+        if let NodeEnd::Failed(error) = &record.end {
+            self.failure = Some(error.clone());
+        }
         self.end = Some(record.end.clone()).filter(|_| record.retry_at.is_none());
         self.time = self.time.saturating_add(Duration::from_micros(record.micros));
         self.usage += record.usage;

@@ -138,11 +138,12 @@ pub(super) fn answer_task(report: &GraphReport, mail: &Mail) -> Task {
     let most = (LONGEST_TOGETHER / report.nodes.len().max(1)).min(LONGEST);
     for node in &report.nodes {
         let about = format!(" of=\"{}\"", node.id);
-        match &node.end {
-            Some(NodeEnd::Completed(value)) => {
+        match (&node.end, &node.failure) {
+            (Some(NodeEnd::Completed(value)), _) => {
                 section(&mut text, "result", &about, &cut(&value.to_text(), most));
             }
-            Some(NodeEnd::Failed(error)) => {
+            // Also where it was skipped or cancelled afterwards: the user is to hear why.
+            (_, Some(error)) => {
                 let _ = write!(text, "\n\n`{}` failed:", node.id);
                 section(&mut text, "failure", &about, &cut(&error.message, most));
             }

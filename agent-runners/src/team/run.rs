@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use entourage_core::{
     Error, ErrorKind, Result,
     agent::{Agent, AgentPart},
-    run::{Outcome, RunContext, Status, Task},
+    run::{FailedTask, Outcome, RunContext, Status, StopReason, Task},
 };
 
 use super::{
@@ -117,17 +117,43 @@ impl Team {
         if !said.is_completed() {
             return Ok(ended(said.status, worked.text));
         }
-        let is_done = report.nodes.iter().any(|node| node.state() == NodeState::Completed);
-        if !is_done && !worked.is_completed() {
-            return Ok(ended(worked.status, said.text));
+        if report.count(NodeState::Completed) == 0 {
+            return Ok(ended(Status::Stopped(undone(report)), said.text));
         }
         let mut outcome = Outcome::completed(said.text);
-        let is_lost = |node: &&NodeReport| {
-            matches!(node.end, Some(NodeEnd::Failed(_) | NodeEnd::Skipped(SkipCause::Blocked(_))))
-        };
-        outcome.failed = report.nodes.iter().filter(is_lost).map(|node| Arc::clone(&node.id)).collect();
+        outcome.failed = lost(report);
         Ok(outcome)
     }
+}
+
+/// Returns the reason for the end of a team of which no item was done. What failed is told as such, also where
+/// somebody skipped or cancelled it later.
+fn undone(report: &GraphReport) -> StopReason {
+    let (mut failed, mut cancelled, mut skipped) = (Vec::new(), Vec::new(), Vec::new());
+    for node in &report.nodes {
+        let id = Arc::clone(&node.id);
+        match (&node.failure, &node.end) {
+            (Some(error), _) => failed.push(FailedTask::new(id, error.message.clone())),
+            (None, Some(NodeEnd::Cancelled)) => cancelled.push(id),
+            _ => skipped.push(id),
+        }
+    }
+    StopReason::Tasks { failed: failed.into(), cancelled: cancelled.into(), skipped: skipped.into() }
+}
+
+/// Returns the items that were lost: those that failed or were cancelled, those that could not begin without another
+/// one, and that one. An item that was skipped is none of them while what comes after it goes on.
+fn lost(report: &GraphReport) -> Box<[Arc<str>]> {
+    let blocks = |id: &Arc<str>| {
+        let by = |node: &NodeReport| matches!(&node.end, Some(NodeEnd::Skipped(SkipCause::Blocked(by))) if by == id);
+        report.nodes.iter().any(by)
+    };
+    let is_lost = |node: &&NodeReport| match &node.end {
+        Some(NodeEnd::Failed(_) | NodeEnd::Cancelled | NodeEnd::Skipped(SkipCause::Blocked(_))) => true,
+        Some(NodeEnd::Skipped(SkipCause::Asked)) => blocks(&node.id),
+        _ => false,
+    };
+    report.nodes.iter().filter(is_lost).map(|node| Arc::clone(&node.id)).collect()
 }
 
 /// Returns the agent that works for a member: with its mail, if there is a mailbox.

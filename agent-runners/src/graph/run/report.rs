@@ -83,6 +83,7 @@ impl Machine {
         if let Some(more) = &track.more {
             node.child.clone_from(&more.child);
             (node.usage, node.cost) = (more.spent.usage, more.spent.cost);
+            node.failure.clone_from(&more.error);
         }
     }
 

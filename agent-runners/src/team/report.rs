@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use entourage_core::{
-    Result, SessionId,
+    Result, RunId, SessionId,
     event::{Envelope, Event, plain_line},
     team::Todo,
 };
@@ -29,6 +29,8 @@ pub struct TeamReport {
     pub messages: Vec<Arc<TeamMessage>>,
     /// The team's session, once its plan was made.
     session: Option<SessionId>,
+    /// Its run.
+    run: Option<RunId>,
     places: Places,
     /// The attempts that ended, oldest first.
     pub(super) tries: Vec<Try>,
@@ -99,17 +101,25 @@ impl TeamReport {
     /// [`ErrorKind::Corrupt`](entourage_core::ErrorKind::Corrupt) for a record that cannot be read,
     /// [`ErrorKind::NewerVersion`](entourage_core::ErrorKind::NewerVersion) for one of a newer version.
     pub fn update(&mut self, event: &Envelope) -> Result<bool> {
-        let Event::Recorded(record) = &event.event else { return Ok(false) };
-        let session = &event.origin.session;
+        let (session, run) = (&event.origin.session, event.origin.run);
         if self.session.as_ref().is_some_and(|own| own != session) {
             return Ok(false);
         }
+        let record = match &event.event {
+            // Whatever runs next in the session has nothing to do with the team's items.
+            Event::RunStarted(_) if self.run.is_some_and(|own| own != run) => {
+                *self = Self { session: self.session.take(), ..Self::default() };
+                return Ok(true);
+            }
+            Event::Recorded(record) => record,
+            _ => return Ok(false),
+        };
         if let Some(planned) = record.get::<TeamPlanned>()? {
             let items = planned.items.clone();
-            *self = Self { items, session: Some(session.clone()), ..Self::default() };
+            *self = Self { items, session: Some(session.clone()), run: Some(run), ..Self::default() };
             return Ok(true);
         }
-        if self.session.is_none() {
+        if self.run != Some(run) {
             return Ok(false);
         }
         if let Some(message) = record.get::<TeamMessage>()? {

@@ -125,6 +125,53 @@ async fn killed(store: &SharedStore) {
     }
 }
 
+fn changed() -> SharedStore {
+    let store: SharedStore = Arc::new(MemoryStore::new());
+    process(given_up(&store));
+    process(tried_again(&store));
+    store
+}
+
+/// The lead skips the item that failed.
+async fn given_up(store: &SharedStore) {
+    let lead = ScriptedProvider::named("north")
+        .step(plan(&[item("bad", "code", &[]), item("next", "code", &["bad"])]))
+        .step(steps(&json!([{"do": "skip", "task": "bad"}])))
+        .step(reply("A half of it.", 100, 10));
+    let large =
+        ScriptedProvider::named("north").fail(ErrorKind::InvalidInput, "no").step(reply("Done.", 100, 10));
+    let team = Team::builder("crew", model(&lead, "large-1", true))
+        .member(member("builder", model(&large, "large-1", true), Size::L))
+        .build()
+        .unwrap();
+    runtime(store).session_with_id(id("given")).start(&team, "Do both.").outcome().await.unwrap();
+}
+
+/// The item that failed is to be tried again, and waits for the member when the process dies.
+async fn tried_again(store: &SharedStore) {
+    let gate = Gate::new();
+    let lead = ScriptedProvider::named("north")
+        .step(plan(&[item("bad", "code", &[]), item("next", "code", &["bad"]), item("other", "code", &[])]))
+        .step(steps(&json!([])));
+    let large = ScriptedProvider::named("north")
+        .fail(ErrorKind::InvalidInput, "no")
+        .step(Script::new().wait(&gate).text("Never."));
+    let team = Team::builder("crew", model(&lead, "large-1", true))
+        .member(member("builder", model(&large, "large-1", false), Size::L))
+        .build()
+        .unwrap();
+    let run = runtime(store).session_with_id(id("tried")).start(&team, "Do all.");
+    let control = team.control(&run);
+    let retried = async {
+        gate.arrived(1).await;
+        control.retry("bad").await.unwrap();
+    };
+    tokio::select! {
+        () = retried => {}
+        ended = run.outcome() => panic!("the run must not end: {ended:?}"),
+    }
+}
+
 /// Rows of each view, without what differs from run to run.
 const VIEWS_OF_SITE: [(&str, &str); 4] = [
     (
@@ -156,6 +203,28 @@ async fn lo11_the_documented_questions_about_teams_find_the_same_on_both_engines
     let mut both = Both::of(sessions, VIEWS, "the questions about teams").await;
     both.expect_each(&questions(include_str!("../../../docs/teams.md")), include_str!("crew_questions.json"))
         .await;
+}
+
+#[tokio::test]
+async fn lo13_the_views_tell_of_a_changed_plan_what_its_reports_tell() {
+    let mut both = Both::of(changed, VIEWS, "the views of a changed plan").await;
+    let items = "SELECT session, item, status, error, attempts FROM team_items ORDER BY session, seq, item";
+    let rows = json!([
+        {"session": "given", "item": "bad", "status": "skipped", "error": "skipped on request", "attempts": 1},
+        {"session": "given", "item": "next", "status": "completed", "error": null, "attempts": 1},
+        {"session": "tried", "item": "bad", "status": "pending", "error": null, "attempts": 1},
+        {"session": "tried", "item": "next", "status": "pending", "error": null, "attempts": 0},
+        {"session": "tried", "item": "other", "status": "running", "error": null, "attempts": 1},
+    ]);
+    both.expect(items, &rows).await;
+    let attempts = "SELECT session, item, attempt, status FROM team_attempts ORDER BY session, seq";
+    let rows = json!([
+        {"session": "given", "item": "bad", "attempt": 1, "status": "failed"},
+        {"session": "given", "item": "next", "attempt": 1, "status": "completed"},
+        {"session": "tried", "item": "bad", "attempt": 1, "status": "failed"},
+        {"session": "tried", "item": "other", "attempt": 1, "status": "running"},
+    ]);
+    both.expect(attempts, &rows).await;
 }
 
 #[tokio::test]

@@ -1,5 +1,7 @@
 WITH found AS (
-    SELECT events.session, events.run, events.agent, events.seq, events.at, events.kind, json.body -> 'value' AS value
+    SELECT events.session, events.run, events.agent, events.seq, events.at, events.kind, json.body -> 'value' AS value,
+           row_number() OVER (PARTITION BY events.session, events.run, events.kind, json.body #>> '{value,node}',
+                              json.body #>> '{value,attempt}' ORDER BY events.seq) AS place
     FROM events CROSS JOIN LATERAL (SELECT event_json(events.body) AS body OFFSET 0) AS json
     WHERE events.kind IN ('record:graph.node_started', 'record:graph.node_finished')
       AND (events.session, events.run) IN (SELECT session, run FROM events WHERE kind = 'record:team.planned')
@@ -17,7 +19,8 @@ nodes AS (
            event_number(value -> 'usage' -> 'input') AS input_tokens,
            event_number(value -> 'usage' -> 'output') AS output_tokens,
            event_number(value -> 'cost') AS cost_pico, event_number(value -> 'micros') AS micros
-    FROM found
+    -- Up to version 2 a later skip had the number of the attempt before it.
+    FROM found WHERE place = 1
 ),
 -- Joined by their keys: a join of beginnings with ends grows with the square of both.
 tries AS (

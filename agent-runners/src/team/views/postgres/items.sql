@@ -15,13 +15,24 @@ items AS (
     CROSS JOIN LATERAL (SELECT event_json(changed.body) AS body OFFSET 0) AS json
     WHERE changed.kind = 'record:graph.changed' AND json.body #> '{value,change,add}' IS NOT NULL
 ),
-nodes AS (
-    SELECT events.session, events.run, json.body #>> '{value,node}' AS node, events.kind, json.body -> 'value' AS value,
-           row_number() OVER (PARTITION BY events.session, events.run, json.body #>> '{value,node}'
-                              ORDER BY events.seq DESC) AS place
+found AS (
+    SELECT events.session, events.run, events.seq, events.kind, json.body -> 'value' AS value
     FROM events JOIN plans ON plans.session = events.session AND plans.run = events.run
     CROSS JOIN LATERAL (SELECT event_json(events.body) AS body OFFSET 0) AS json
-    WHERE events.kind IN ('record:graph.node_started', 'record:graph.node_finished')
+    WHERE events.kind IN ('record:graph.node_started', 'record:graph.node_finished', 'record:graph.changed')
+),
+told AS (
+    SELECT session, run, seq, value ->> 'node' AS node, kind, value FROM found WHERE kind <> 'record:graph.changed'
+    UNION ALL
+    -- What is tried again waits, and so does what was skipped because of it.
+    SELECT session, run, seq, value #>> '{change,retry,node}', kind, NULL FROM found WHERE kind = 'record:graph.changed'
+    UNION ALL
+    SELECT found.session, found.run, found.seq, again.value #>> '{}', found.kind, NULL
+    FROM found CROSS JOIN LATERAL jsonb_array_elements(event_list(found.value -> 'again')) AS again (value)
+    WHERE found.kind = 'record:graph.changed'
+),
+nodes AS (
+    SELECT told.*, row_number() OVER (PARTITION BY session, run, node ORDER BY seq DESC) AS place FROM told
 ),
 tries AS (
     SELECT session, run, item, count(*) AS attempts, min(started_at) AS started_at, max(finished_at) AS finished_at,

@@ -1,5 +1,7 @@
 WITH found AS (
-    SELECT session, run, agent, seq, at, kind, json_body -> 'value' AS value
+    SELECT session, run, agent, seq, at, kind, json_body -> 'value' AS value,
+           row_number() OVER (PARTITION BY session, run, kind, json_body -> 'value' ->> 'node',
+                              json_body -> 'value' ->> 'attempt' ORDER BY seq) AS place
     FROM events
     WHERE kind IN ('record:graph.node_started', 'record:graph.node_finished')
       AND (session, run) IN (SELECT session, run FROM events WHERE kind = 'record:team.planned')
@@ -17,7 +19,8 @@ nodes AS (
            CAST(value -> 'usage' ->> 'input' AS bigint) AS input_tokens,
            CAST(value -> 'usage' ->> 'output' AS bigint) AS output_tokens,
            CAST(value ->> 'cost' AS bigint) AS cost_pico, CAST(value ->> 'micros' AS bigint) AS micros
-    FROM found
+    -- Up to version 2 a later skip had the number of the attempt before it.
+    FROM found WHERE place = 1
 ),
 -- Joined by their keys: a join of beginnings with ends grows with the square of both.
 tries AS (

@@ -14,13 +14,23 @@ items AS (
     FROM plans JOIN events AS changed ON changed.session = plans.session AND changed.run = plans.run
     WHERE changed.kind = 'record:graph.changed' AND changed.json_body -> 'value' -> 'change' -> 'add' IS NOT NULL
 ),
+told AS (
+    SELECT session, run, seq, json_body -> 'value' ->> 'node' AS node, kind, json_body -> 'value' AS value FROM events
+    WHERE kind IN ('record:graph.node_started', 'record:graph.node_finished')
+    UNION ALL
+    -- What is tried again waits, and so does what was skipped because of it.
+    SELECT session, run, seq, json_body -> 'value' -> 'change' -> 'retry' ->> 'node', kind, NULL FROM events
+    WHERE kind = 'record:graph.changed'
+    UNION ALL
+    SELECT events.session, events.run, events.seq, again.value, events.kind, NULL
+    FROM events, json_each(CASE json_type(events.json_body, '$.value.again')
+                               WHEN 'array' THEN events.json_body -> 'value' -> 'again' END) AS again
+    WHERE events.kind = 'record:graph.changed'
+),
 nodes AS (
-    SELECT events.session, events.run, events.json_body -> 'value' ->> 'node' AS node, events.kind,
-           events.json_body -> 'value' AS value,
-           row_number() OVER (PARTITION BY events.session, events.run, events.json_body -> 'value' ->> 'node'
-                              ORDER BY events.seq DESC) AS place
-    FROM events JOIN plans ON plans.session = events.session AND plans.run = events.run
-    WHERE events.kind IN ('record:graph.node_started', 'record:graph.node_finished')
+    SELECT told.session, told.run, told.node, told.kind, told.value,
+           row_number() OVER (PARTITION BY told.session, told.run, told.node ORDER BY told.seq DESC) AS place
+    FROM told JOIN plans ON plans.session = told.session AND plans.run = told.run
 ),
 tries AS (
     SELECT session, run, item, count(*) AS attempts, min(started_at) AS started_at, max(finished_at) AS finished_at,

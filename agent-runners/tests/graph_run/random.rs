@@ -25,8 +25,9 @@ use entourage_runners::graph::{
 use proptest::{collection::vec, prelude::*};
 
 use crate::{
-    common::{Fault, FaultyStore, memory, process, runtime_on, stored},
+    common::{Fault, FaultyStore, Through, memory, process, runtime_on, stored},
     crew::root,
+    decided::{Single, assert_agree, assert_numbers, stand},
 };
 
 const AGENTS: [&str; 3] = ["ann", "bob", "cem"];
@@ -59,6 +60,8 @@ struct Scene {
     /// Interventions: seconds to wait before each, node number, and kind.
     meddling: Vec<(u64, usize, u8)>,
     deaths: Vec<Death>,
+    /// True for a store that takes one event at a time, so that a process may die between any two.
+    single: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -83,22 +86,26 @@ fn spec(place: usize) -> impl Strategy<Value = Spec> {
 }
 
 fn scene(meddles: bool) -> impl Strategy<Value = Scene> {
-    let nodes = (1..60_usize).prop_flat_map(|count| (0..count).map(spec).collect::<Vec<_>>());
+    // Changes meet each other, failures and waits in few nodes only.
+    let count =
+        if meddles { prop_oneof![1 => 1..60_usize, 3 => 2..9_usize].boxed() } else { (1..60_usize).boxed() };
+    let nodes = count.prop_flat_map(|count| (0..count).map(spec).collect::<Vec<_>>());
     let death = prop_oneof![
         (0..40_u64).prop_map(Death::At),
         (0..30_usize, prop_oneof![Just(Fault::HangBefore), Just(Fault::HangAfter)])
             .prop_map(|(at, fault)| Death::Append(at, fault)),
     ];
-    let meddling = vec((0..12_u64, 0..60_usize, 0..7_u8), if meddles { 0..12 } else { 0..1 });
+    let after = prop_oneof![1 => 0..12_u64, 3 => 0..2_u64];
+    let meddling = vec((after, 0..60_usize, 0..7_u8), if meddles { 0..20 } else { 0..1 });
     let policy = prop_oneof![
         3 => Just(OnFailure::SkipDependents),
         2 => Just(OnFailure::Continue),
         1 => Just(OnFailure::FailFast),
     ];
-    (nodes, 1..6_usize, 1..3_usize, policy, meddling, vec(death, 0..4)).prop_map(
-        move |(nodes, overall, each_agent, policy, meddling, deaths)| {
+    (nodes, 1..6_usize, 1..3_usize, policy, meddling, vec(death, 0..4), any::<bool>()).prop_map(
+        move |(nodes, overall, each_agent, policy, meddling, deaths, single)| {
             let meddling = if meddles { meddling } else { Vec::new() };
-            Scene { nodes, overall, each_agent, policy, meddling, deaths }
+            Scene { nodes, overall, each_agent, policy, meddling, deaths, single }
         },
     )
 }
@@ -267,7 +274,8 @@ fn build(scene: &Arc<Scene>, world: &Arc<World>) -> TaskGraph {
     graph.build().unwrap()
 }
 
-async fn meddle(scene: &Scene, control: &GraphControl, next: &AtomicUsize) {
+/// Makes the changes that are left, and compares the live report with the stored one after each.
+async fn meddle(scene: &Scene, world: &World, control: &GraphControl, next: &AtomicUsize) {
     loop {
         let number = next.fetch_add(1, Ordering::SeqCst);
         let Some((after, node, what)) = scene.meddling.get(number) else { std::future::pending().await };
@@ -286,6 +294,11 @@ async fn meddle(scene: &Scene, control: &GraphControl, next: &AtomicUsize) {
                 control.add(PlanTask::new(&*id, agent, &*id).after([node])).await
             }
         });
+        if let Ok(report) = control.report().await {
+            let told = GraphReport::from_events(&stored_or_none(&world.store, &root()).await).unwrap();
+            let flaw = || format!("live {:?}, stored {:?}", stand(&report), stand(&told));
+            world.flaws.lock().unwrap().extend((stand(&report) != stand(&told)).then(flaw));
+        }
     }
 }
 
@@ -301,7 +314,11 @@ fn live(scene: &Arc<Scene>, world: &Arc<World>, death: Option<Death>, next: &Ato
         };
         let faulty = FaultyStore::new(inner, at, fault);
         let killed = faulty.killed.clone();
-        let runtime = runtime_on(&(faulty as SharedStore));
+        let store: SharedStore = match scene.single {
+            true => Arc::new(Through(Single(faulty as SharedStore))),
+            false => faulty,
+        };
+        let runtime = runtime_on(&store);
         let session = runtime.session_with_id(root());
         let run = match session.head().await.unwrap().seq {
             0 => session.start(&graph, "Go"),
@@ -319,7 +336,7 @@ fn live(scene: &Arc<Scene>, world: &Arc<World>, death: Option<Death>, next: &Ato
             () = killed.arrived(1) => None,
             outcome = run.outcome() => Some(outcome),
             () = late => None,
-            () = meddle(scene, &control, next) => None,
+            () = meddle(scene, world, &control, next) => None,
         }
     })
     .and_then(|outcome| match outcome {
@@ -431,6 +448,8 @@ fn check(scene: &Scene, outcome: &Outcome, events: &[Envelope], world: &World) {
         assert!(node.end.is_some(), "{} is not over: {report}", node.id);
     }
     check_order(scene, events);
+    assert_agree(&report, outcome);
+    assert_numbers(events);
 }
 
 /// Returns the end of each node. Of several reasons for a skip the first one counts, and that depends on the timing of

@@ -109,7 +109,7 @@ impl Files {
             return Ok(());
         }
         let real = self.project.dir.canonicalize(at)?;
-        // Whoever wrote the project made the link, which may give a secret in it the name of a text or of a folder of texts.
+        // Whoever wrote the project made the link, which may give a secret the name of a text or of a folder of texts.
         let is_link = real != at && !inside.as_os_str().is_empty();
         if found.is_dir() {
             let canonical = self.project.canonical.join(&real);

@@ -55,7 +55,6 @@ use entourage_tools::{
     skills::Skills,
     web::{SearchResult, SearchService, Web},
 };
-use futures_util::stream::{self, StreamExt};
 use serde_json::json;
 
 type Shared = Vec<Arc<dyn Tool>>;
@@ -364,14 +363,11 @@ async fn issue_14_every_shipped_tool_passes_the_suite() {
     let mcp = Mcp::start([fake::server("fake", "plain", histories.path())]).unwrap();
     mcp.ready().await;
     let of_servers = suites_of_servers(mcp.tools().iter().cloned().collect());
+    let mut failed = Vec::new();
     let of_languages = suites_of_language_servers(histories.path());
     let all = suites(histories.path()).into_iter().chain(suites_of_made_tools());
-    // A suite waits for processes and limits of time more than it computes.
-    let reports =
-        stream::iter(all.chain(of_servers).chain(of_languages)).map(|suite| suite.run()).buffered(4);
-    let mut reports = std::pin::pin!(reports);
-    let mut failed = Vec::new();
-    while let Some(report) = reports.next().await {
+    for suite in all.chain(of_servers).chain(of_languages) {
+        let report = suite.run().await;
         println!("{report:#}");
         if !report.failed().is_empty() {
             failed.push(format!("{report:#}"));

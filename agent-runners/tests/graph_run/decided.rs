@@ -6,7 +6,7 @@ use entourage_core::{
     Error, ErrorKind,
     event::Envelope,
     run::{Outcome, Status, StopReason},
-    session::{Batch, Row, SessionRecord, SessionState, SharedStore},
+    session::SharedStore,
 };
 use entourage_runners::graph::{
     Change, GraphChanged, GraphControl, GraphReport, NodeEnd, NodeFinished, NodeReport, NodeStarted,
@@ -18,6 +18,7 @@ use entourage_testkit::Gate;
 use crate::{
     common::{Meddles, memory, process, runtime_on, stored},
     crew::{Act, Hand, Log, root, secs},
+    prefix::with,
 };
 
 /// A store that takes one event at a time, so that a process may die between any two.
@@ -121,16 +122,6 @@ async fn lo13_the_end_of_a_node_whose_wait_for_a_retry_was_in_vain_is_stored() {
         assert_agree(&report, &outcome);
         assert!(report.nodes.iter().all(|node| node.end.is_some()), "{report}");
     }
-}
-
-/// Stores these events as a new session.
-async fn with(events: &[Envelope]) -> SharedStore {
-    let (store, mut state) = (memory(), SessionState::default());
-    events.iter().for_each(|event| state.apply(event));
-    let rows = events.iter().cloned().map(Row::live).collect();
-    let record = SessionRecord::root(root(), events[0].at);
-    store.append(&root(), 0, Batch::new(7, rows, state.head().clone()).creating(record)).await.unwrap();
-    store
 }
 
 fn skips(gate: &Gate) -> TaskGraph {

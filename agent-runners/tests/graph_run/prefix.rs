@@ -43,7 +43,7 @@ fn build(policy: OnFailure) -> TaskGraph {
 }
 
 /// Stores these events as a new session.
-async fn put(store: &SharedStore, record: SessionRecord, events: &[Envelope]) {
+pub(crate) async fn put(store: &SharedStore, record: SessionRecord, events: &[Envelope]) {
     let mut state = SessionState::default();
     events.iter().for_each(|event| state.apply(event));
     let rows = events.iter().cloned().map(Row::live).collect();
@@ -52,7 +52,7 @@ async fn put(store: &SharedStore, record: SessionRecord, events: &[Envelope]) {
 }
 
 /// Creates a store with exactly these events.
-async fn with(events: &[Envelope]) -> SharedStore {
+pub(crate) async fn with(events: &[Envelope]) -> SharedStore {
     let store = memory();
     put(&store, SessionRecord::root(root(), events[0].at), events).await;
     store

@@ -5,7 +5,7 @@ use entourage_core::{
     permission::Decision,
     provider::Size,
     run::{Status, StopReason},
-    session::{Batch, Row, SessionFilter, SessionRecord, SessionState, SharedStore},
+    session::{SessionFilter, SharedStore},
     tool::Access,
 };
 use entourage_runners::{
@@ -20,6 +20,7 @@ use serde_json::json;
 use crate::{
     common::{memory, process, runtime_on, stored},
     crew::{Act, Hand, Log, root, secs},
+    prefix::{put, with},
     team::{item, plan, prompts, steps},
 };
 
@@ -189,13 +190,12 @@ fn lo12_steps_that_were_taken_before_a_crash_are_not_refused_after_it() {
 
 /// Creates a store in which the root has these events alone, and the lead has given its advice.
 async fn until(store: &SharedStore, events: &[Envelope]) -> SharedStore {
-    let new = memory();
+    let new = with(events).await;
     let record = |event: &Envelope| match &event.event {
         Event::Recorded(record) => record.child().map(|(child, _)| child.clone()),
         _ => None,
     };
     let children: Vec<_> = events.iter().filter_map(record).collect();
-    put(&new, SessionRecord::root(root(), events[0].at), events).await;
     for info in store.query(&SessionFilter::tree(root())).await.unwrap() {
         let id = info.record.id.clone();
         let mut events = if id == root() { continue } else { stored(store, &id).await };
@@ -209,14 +209,6 @@ async fn until(store: &SharedStore, events: &[Envelope]) -> SharedStore {
         put(&new, info.record.clone(), &events).await;
     }
     new
-}
-
-async fn put(store: &SharedStore, record: SessionRecord, events: &[Envelope]) {
-    let mut state = SessionState::default();
-    events.iter().for_each(|event| state.apply(event));
-    let rows = events.iter().cloned().map(Row::live).collect();
-    let id = record.id.clone();
-    store.append(&id, 0, Batch::new(7, rows, state.head().clone()).creating(record)).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

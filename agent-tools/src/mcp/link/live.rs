@@ -59,7 +59,7 @@ impl Live {
         self.service.peer()
     }
 
-    /// Who is asked what the server wants to know of the user.
+    /// The approver that answers what the server wants to know of the user.
     pub(in crate::mcp) fn approver(&self) -> Option<&Arc<dyn Approver>> {
         self.service.service().approver.as_ref()
     }

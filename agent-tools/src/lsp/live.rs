@@ -107,7 +107,7 @@ impl Live {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let path = ("PATH".into(), environment::search_path(&path, Some(&root)));
         let env: Vec<_> = [path].into_iter().chain(server.env.iter().cloned()).collect();
-        let started = ServerProcess::start((program, args), &env, Some(&root));
+        let started = ServerProcess::start((program, args), &env, Some(&root), ());
         let (process, output, input) =
             started.map_err(|error| format!("`{}` cannot be started: {error}", program.to_string_lossy()))?;
         let (wire, tasks) = Wire::begin((output, input), &process, server.settings.clone(), root);

@@ -16,6 +16,7 @@ use rmcp::{
         streamable_http_client::{StreamableHttpClient, StreamableHttpClientTransportConfig},
     },
 };
+use tokio::sync::watch;
 
 use super::{
     answer::{self, Answer},
@@ -73,13 +74,15 @@ pub(super) struct Opened {
     pub(super) hold: Hold,
 }
 
-/// Reaches a server, and greets it. Dropped, it leaves no process and no request.
+/// Reaches a server, and greets it. Dropped, it leaves no process and no request. `held` is dropped once a process
+/// that was started has ended.
 pub(super) async fn open(
     server: &McpServer,
     client: Client,
     login: Option<&Login>,
+    held: watch::Receiver<()>,
 ) -> Result<Opened, Failure> {
-    let opened = reached(server, client, login).await?;
+    let opened = reached(server, client, login, held).await?;
     let spoken = opened.service.peer_info().map(|info| info.protocol_version.clone());
     match spoken.filter(|version| !ProtocolVersion::KNOWN_VERSIONS.contains(version)) {
         Some(version) => {
@@ -91,13 +94,19 @@ pub(super) async fn open(
     }
 }
 
-async fn reached(server: &McpServer, client: Client, login: Option<&Login>) -> Result<Opened, Failure> {
+async fn reached(
+    server: &McpServer,
+    client: Client,
+    login: Option<&Login>,
+    held: watch::Receiver<()>,
+) -> Result<Opened, Failure> {
     let lifecycle = lifecycle(server.lifecycle);
     let (hold, part) = hold();
     match &server.reach {
         Reach::Command { program, args, env, dir } => {
-            let (process, output, input) = ServerProcess::start((program, args), env, dir.as_deref())
-                .map_err(|error| format!("`{}` cannot be started: {error}", program.to_string_lossy()))?;
+            let (process, output, input) =
+                ServerProcess::start((program, args), env, dir.as_deref(), held)
+                    .map_err(|error| format!("`{}` cannot be started: {error}", program.to_string_lossy()))?;
             let transport = AsyncRwTransport::new(output, input).with_max_line_length(MESSAGE);
             let transport = Ending::new(Bounded::new(transport), part);
             match client.serve_with_lifecycle(transport, lifecycle).await {

@@ -193,7 +193,7 @@ impl McpBuilder {
         let pins = Arc::new(self.pins.map_or_else(|| Ok(Pins::default()), Pins::open)?);
         let link = |server| {
             let approver = self.approver.as_ref().map(|approver| Arc::clone(&approver.0));
-            Arc::new(Link::new(server, Arc::clone(&pins), approver))
+            Arc::new(Link::new(server, Arc::clone(&pins), approver, runtime.clone()))
         };
         let links: Arc<[_]> = self.servers.into_iter().map(link).collect();
         let starts = links.iter().filter(|link| !link.server.is_disabled);
@@ -284,7 +284,7 @@ impl Mcp {
     /// that run fail, and later ones are refused. When this is dropped, the servers end nevertheless, and another call
     /// of it waits for that.
     pub async fn shut_down(&self) {
-        let ends: Vec<_> = self.links.iter().map(|link| tokio::spawn(link.shut_down())).collect();
+        let ends: Vec<_> = self.links.iter().map(|link| link.runtime().spawn(link.shut_down())).collect();
         for ended in ends {
             // A panic there ends that server alone.
             let _ = ended.await;

@@ -36,7 +36,8 @@ pub(crate) struct ServerProcess {
 }
 
 impl ServerProcess {
-    /// Starts a command as the leader of a process group. Returns its output and input.
+    /// Starts a command as the leader of a process group. Returns its output and input. `held` is dropped once the
+    /// process has ended.
     ///
     /// # Errors
     /// Those of the start.
@@ -44,6 +45,7 @@ impl ServerProcess {
         (program, args): (&OsStr, &[OsString]),
         env: &[(OsString, OsString)],
         dir: Option<&Path>,
+        held: impl Send + 'static,
     ) -> std::io::Result<(Self, ChildStdout, ChildStdin)> {
         let mut command = Command::new(program);
         command.args(args).env_clear().envs(environment::scrubbed(std::env::vars_os(), env, None));
@@ -82,6 +84,7 @@ impl ServerProcess {
             }
             whole.close();
             tell.send_replace(true);
+            drop(held);
         });
         Ok((Self { group, ended, exit, last_words }, output, input))
     }

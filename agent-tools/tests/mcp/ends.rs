@@ -7,7 +7,7 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-    task::Poll,
+    task::{Context, Poll, Waker},
     time::Duration,
 };
 
@@ -199,7 +199,7 @@ async fn one_attempt_is_made_for_all_who_wait_and_they_share_its_failure() {
     for reconnect in &mut waiting {
         assert!(polled(reconnect.as_mut(), 1).await.is_none());
     }
-    assert_eq!(state(&mcp), McpState::Starting);
+    eventually("it is being started", || state(&mcp) == McpState::Starting).await;
     // Who came first need not stay.
     drop(waiting.remove(0));
     eventually("it is started", || notes(notes_of.path(), "started").len() == 2).await;
@@ -283,4 +283,100 @@ async fn each_who_shuts_servers_down_waits_for_their_end() {
     let left: Vec<_> = notes(dir.path(), "started").into_iter().filter(|pid| is_alive(pid)).collect();
     assert_eq!(left, [""; 0]);
     assert_eq!(state(&mcp), McpState::Disabled);
+}
+
+/// A server that fails at its start, and its client after that; later it is there.
+async fn failed_at_first() -> (Site, Mcp) {
+    let attempts = AtomicUsize::new(0);
+    let site = Site::new(move |asked| match attempts.fetch_add(1, Ordering::SeqCst) {
+        0 => ("500 Internal Server Error".to_owned(), String::new()),
+        _ => speaks(asked),
+    });
+    let mcp = started([site.server()]).await;
+    assert!(matches!(state(&mcp), McpState::Failed(_)), "{mcp:?}");
+    (site, mcp)
+}
+
+#[tokio::test]
+async fn an_attempt_goes_on_although_those_who_wait_are_not_polled() {
+    let (_site, mcp) = failed_at_first().await;
+    let mut kept = Box::pin(mcp.reconnect("fake"));
+    assert!(polled(kept.as_mut(), 1).await.is_none());
+    eventually("it is there", || !mcp.tools().is_empty()).await;
+    let there = McpState::Connected { tools: 1, left_out: 0 };
+    assert_eq!(mcp.reconnect("fake").await.unwrap(), there);
+    assert_eq!(kept.await.unwrap(), there);
+}
+
+#[tokio::test]
+async fn an_attempt_that_ended_with_another_runtime_is_made_again_although_somebody_waits_for_it() {
+    let (_site, mcp) = failed_at_first().await;
+    let mut kept = Box::pin(mcp.reconnect("fake"));
+    let (mut polls, mut other) = (0, None);
+    while other.is_none() {
+        let waiting = kept.as_mut();
+        std::thread::scope(|scope| {
+            let in_another = scope.spawn(|| {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+                runtime.block_on(polled(waiting, 1))
+            });
+            other = in_another.join().unwrap();
+        });
+        polls += 1;
+        if polls == 1 {
+            eventually("it is there", || !mcp.tools().is_empty()).await;
+        }
+    }
+    assert!(polls > 1);
+    assert_eq!(mcp.reconnect("fake").await.unwrap(), McpState::Connected { tools: 1, left_out: 0 });
+}
+
+#[tokio::test]
+async fn those_who_wait_need_no_runtime() {
+    let (_site, mcp) = failed_at_first().await;
+    let (tell, told) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || {
+        let state = without_runtime(mcp.reconnect("fake")).unwrap();
+        without_runtime(mcp.shut_down());
+        tell.send((state, mcp.servers().remove(0).1)).unwrap();
+    });
+    let there = McpState::Connected { tools: 1, left_out: 0 };
+    assert_eq!(told.await.unwrap(), (there, McpState::Disabled));
+}
+
+/// Polls a future to its end on this thread, which is none of a runtime.
+fn without_runtime<F: Future>(future: F) -> F::Output {
+    assert!(tokio::runtime::Handle::try_current().is_err());
+    let (mut future, mut cx) = (Box::pin(future), Context::from_waker(Waker::noop()));
+    loop {
+        match future.as_mut().poll(&mut cx) {
+            Poll::Ready(done) => return done,
+            Poll::Pending => std::thread::sleep(Duration::from_millis(1)),
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_end_waits_for_the_process_of_an_attempt_and_all_who_wait_are_told_of_it() {
+    for _ in 0..10 {
+        let dir = tempfile::tempdir().unwrap();
+        let notes_of = dir.path().to_str().unwrap().to_owned();
+        let script = r#"echo $$ >> "$0/started"; sleep 600"#;
+        let server = McpServer::command("fake", "sh", ["-c".to_owned(), script.to_owned(), notes_of]);
+        let mcp = Mcp::start([server]).unwrap();
+        eventually("it is started", || !notes(dir.path(), "started").is_empty()).await;
+        let waiting: Vec<_> = (0..10)
+            .map(|_| {
+                let mcp = mcp.clone();
+                tokio::spawn(async move { mcp.reconnect("fake").await.unwrap() })
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        mcp.shut_down().await;
+        let left: Vec<_> = notes(dir.path(), "started").into_iter().filter(|pid| is_alive(pid)).collect();
+        assert_eq!(left, [""; 0]);
+        for waiting in waiting {
+            assert_eq!(waiting.await.unwrap(), McpState::Disabled);
+        }
+    }
 }

@@ -1,6 +1,5 @@
-//! The attempt to make the connection: one at a time, for all who wait.
-//!
-//! No task drives it. Those who wait do, so that it ends with the last of them, and nothing is left of it.
+//! The attempt to make the connection: one at a time, for all who wait. It ends with the last of them, and nothing is
+//! left of it.
 
 use std::{
     panic::AssertUnwindSafe,
@@ -35,22 +34,23 @@ impl Slot {
     }
 }
 
-/// Notes that an attempt was given up, when it is dropped before its end.
-struct GivenUp<'a> {
-    link: &'a Link,
+/// An attempt, whose end is noted when this is dropped.
+struct Running {
+    link: Arc<Link>,
     number: u64,
-    has_ended: bool,
 }
 
-impl Drop for GivenUp<'_> {
+impl Drop for Running {
     fn drop(&mut self) {
-        if self.has_ended {
+        let mut slot = self.link.slot();
+        // Another one begins once nobody waits for this.
+        if slot.number != self.number {
             return;
         }
-        let slot = self.link.slot();
-        // Another one may have begun, which the state is about.
+        // Who comes from now on, comes too late for it.
+        slot.attempt = None;
         let mut shown = self.link.shown();
-        if slot.number == self.number && shown.state == McpState::Starting {
+        if shown.state == McpState::Starting {
             shown.failed("nobody waited for it any more; it is tried again when it is needed", false);
         }
     }
@@ -83,23 +83,11 @@ impl Link {
     fn join(self: &Arc<Self>, slot: &mut Slot) -> Shared<Attempt> {
         slot.running().unwrap_or_else(|| {
             slot.number = slot.number.wrapping_add(1);
-            let attempt = Arc::clone(self).attempt(slot.number).boxed().shared();
+            let running = || Running { link: Arc::clone(self), number: slot.number };
+            let attempt = running().waited(running().made()).boxed().shared();
             slot.attempt = attempt.downgrade();
             attempt
         })
-    }
-
-    async fn attempt(self: Arc<Self>, number: u64) -> Made {
-        let mut given_up = GivenUp { link: &self, number, has_ended: false };
-        // The program's own code is called for a login, and others wait for this.
-        let made = AssertUnwindSafe(self.made()).catch_unwind().await;
-        let made = made.unwrap_or_else(|_| {
-            Err(self.failed(Failure::Login("this program panicked while it logged in".to_owned())))
-        });
-        given_up.has_ended = true;
-        // Who comes from now on, comes too late for this one.
-        self.slot().attempt = None;
-        made
     }
 
     async fn made(self: &Arc<Self>) -> Made {
@@ -122,5 +110,22 @@ impl Link {
             _ = shut.wait_for(|shut| *shut) => Err(self.is_over()),
             made = made => made,
         }
+    }
+}
+
+impl Running {
+    /// Waits for the attempt. Its end is noted here, where the last who waits drops it before the task that performs it
+    /// ends, and there, where nobody polls this any more.
+    async fn waited(self, made: impl Future<Output = Made> + Send + 'static) -> Made {
+        self.link.driven(made).await.unwrap_or_else(Err)
+    }
+
+    async fn made(self) -> Made {
+        // The program's own code is called for a login, and others wait for this.
+        let made = AssertUnwindSafe(self.link.made()).catch_unwind().await;
+        made.unwrap_or_else(|_| {
+            let failure = Failure::Login("this program panicked while it logged in".to_owned());
+            Err(self.link.failed(failure))
+        })
     }
 }

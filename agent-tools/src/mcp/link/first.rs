@@ -74,7 +74,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn ce01_a_server_that_cannot_be_reached_is_tried_ever_less_often() {
         let server = McpServer::command("files", "/no/such/program", [""; 0]);
-        let link = Arc::new(Link::new(server, Arc::default(), None));
+        let link = Arc::new(Link::new(server, Arc::default(), None, tokio::runtime::Handle::current()));
         let mut tries = link.settled.subscribe();
         tokio::spawn(Arc::clone(&link).begin());
         tries.changed().await.unwrap();

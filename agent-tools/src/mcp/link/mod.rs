@@ -15,7 +15,11 @@ use std::{
 };
 
 use entourage_core::{bound, permission::Approver};
-use tokio::sync::{Notify, watch};
+use tokio::{
+    runtime::Handle,
+    sync::{Notify, watch},
+    task::JoinSet,
+};
 
 use super::{
     McpState,
@@ -46,6 +50,10 @@ pub(in crate::mcp) struct Link {
     revision: AtomicU64,
     /// True once the first attempt to connect has ended.
     settled: watch::Sender<bool>,
+    /// Each process of the server that has not ended has a receiver.
+    processes: watch::Sender<()>,
+    /// The runtime in which the servers were started.
+    runtime: Handle,
     /// Told when somebody asks for the tools of a server that failed.
     asked: Notify,
     shut: watch::Sender<bool>,
@@ -95,6 +103,7 @@ impl Link {
         server: McpServer,
         pins: Arc<Pins>,
         approver: Option<Arc<dyn Approver>>,
+        runtime: Handle,
     ) -> Self {
         let (state, settled) = match server.is_disabled {
             true => (McpState::Disabled, true),
@@ -123,6 +132,8 @@ impl Link {
             }),
             revision: AtomicU64::new(0),
             settled: watch::channel(settled).0,
+            processes: watch::channel(()).0,
+            runtime,
             asked: Notify::new(),
             shut: watch::channel(false).0,
         }
@@ -153,6 +164,28 @@ impl Link {
         self.shown().tools.iter().any(|tool| Arc::ptr_eq(tool, declared))
     }
 
+    /// Has a task perform work that others may wait for, or that holds what they need: a caller may keep a future that
+    /// it does not poll. The task is aborted when this is dropped.
+    ///
+    /// # Errors
+    /// The reason that it did not come to its end, for the model.
+    async fn driven<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T, String> {
+        let mut task = JoinSet::new();
+        task.spawn_on(work, &self.runtime());
+        let done = task.join_next().await.and_then(Result::ok);
+        done.ok_or_else(|| {
+            format!("the MCP server `{}` was given up with the runtime that waited for it", self.server.name)
+        })
+    }
+
+    /// The runtime of the caller. One that has none gets that of the servers.
+    pub(in crate::mcp) fn runtime(&self) -> Handle {
+        Handle::try_current().unwrap_or_else(|_| self.runtime.clone())
+    }
+
     fn is_over(&self) -> String {
         format!("the MCP server `{}` is not running", self.server.name)
     }
@@ -172,13 +205,14 @@ impl Link {
     /// Ends the connection and the server, and makes no other: this from now on, also where the future is not polled.
     /// Each who polls one waits for the end.
     pub(in crate::mcp) fn shut_down(self: &Arc<Self>) -> impl Future<Output = ()> + Send + use<> {
-        self.shut.send_replace(true);
+        // Before those who wait for an attempt are told, who read it next.
         self.shown().state = McpState::Disabled;
+        self.shut.send_replace(true);
         let link = Arc::clone(self);
         async move {
             let attempt = link.slot().running();
             if let Some(attempt) = attempt {
-                // It ends at once, also where nobody else drives it.
+                // It ends at once.
                 drop(attempt.await);
             }
             let live = link.slot().live.clone();
@@ -187,6 +221,8 @@ impl Link {
             }
             let ended = link.slot().live.take();
             drop(ended);
+            // Those of attempts, which were killed.
+            link.processes.closed().await;
             link.settled.send_replace(true);
         }
     }

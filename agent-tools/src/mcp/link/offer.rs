@@ -59,7 +59,10 @@ impl Link {
             approver: self.approver.clone(),
             asks: Arc::default(),
         };
-        let live = Live::new(open(&self.server, client, self.login.as_ref()).await?, calls);
+        let live = Live::new(
+            open(&self.server, client, self.login.as_ref(), self.processes.subscribe()).await?,
+            calls,
+        );
         let listed = match list(live.peer()).await {
             Ok(listed) => listed,
             Err(error) => {

@@ -139,6 +139,16 @@ impl ServerHandler for Handler {
         let ended = admitted.map(Admitted::ended).unwrap_or_default();
         let progress = Progress::new(&context.peer, context.meta.get_progress_token(), ended);
         let conversation = self.own.get().map_or(&self.shared, |own| &own.conversation);
-        Ok(conversation.call(&self.served, call, progress, &context.ct).await.into())
+        let mut result = std::pin::pin!(conversation.call(&self.served, call, progress, &context.ct));
+        let result = tokio::select! {
+            biased;
+            result = &mut result => result,
+            () = self.served.over.cancelled() => {
+                // Its client may keep the connection, and read nothing.
+                context.ct.cancel();
+                result.await
+            }
+        };
+        Ok(result.into())
     }
 }

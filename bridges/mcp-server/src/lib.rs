@@ -270,8 +270,8 @@ impl ToolServer {
     /// read two seconds later is dropped. Dropping the future cancels all calls.
     ///
     /// While 256 messages wait for the client to read them, no further one is taken from it. Up to 64 KiB are read
-    /// ahead, so that the end of `read` is seen behind them. A client whose messages wait behind those, and that reads
-    /// nothing for 60 seconds, is taken for gone, as if `read` had ended.
+    /// ahead, so that the end of `read` is seen behind them. A client whose messages wait behind those, and to which
+    /// nothing could be written for 60 seconds, is taken for gone, as if `read` had ended.
     ///
     /// # Errors
     /// [`ErrorKind::Config`], before anything is read, for an invalid name and for two tools of one name;
@@ -281,9 +281,9 @@ impl ToolServer {
         read: impl AsyncRead + Send + Unpin + 'static,
         write: impl AsyncWrite + Send + Unpin + 'static,
     ) -> Result<()> {
-        let (served, tell) = self.served()?;
-        let handler = Handler::of_one(Arc::clone(&served), Conversation::new(&served)?);
         let over = CancellationToken::new();
+        let (served, tell) = self.served(over.clone())?;
+        let handler = Handler::of_one(Arc::clone(&served), Conversation::new(&served)?);
         let written = Written::default();
         let lines = Lines::new(Ahead::new(read, written.clone(), over.clone()), served.bounds.message);
         let answers = AsyncRwTransport::new_server(tokio::io::empty(), Counted { output: write, written });
@@ -320,13 +320,13 @@ impl ToolServer {
     /// origin that cannot be one.
     pub async fn serve_http(self, listener: TcpListener, shutdown: CancellationToken) -> Result<()> {
         let hosts = http::Names::new(&self.hosts, &self.origins)?;
-        let (served, tell) = self.served()?;
-        let _watching = changes::watch(&served, tell, shutdown.clone());
-        http::serve(&served, hosts, listener, shutdown).await
+        let (served, tell) = self.served(shutdown.child_token())?;
+        let _watching = changes::watch(&served, tell, shutdown);
+        http::serve(&served, hosts, listener).await
     }
 
-    /// Checks the settings, and returns what is served, with the one that tells of changes.
-    fn served(self) -> Result<(Arc<Served>, watch::Sender<()>)> {
+    /// Checks the settings, and returns what is served until `over`, with the one that tells of changes.
+    fn served(self, over: CancellationToken) -> Result<(Arc<Served>, watch::Sender<()>)> {
         check_agent_name(&self.name)?;
         let agents = Tools::new(self.agents)?;
         let mut sets = self.sets;
@@ -345,6 +345,7 @@ impl ToolServer {
             changes,
             listeners: Arc::new(Semaphore::new(LISTENERS)),
             running: TaskTracker::new(),
+            over,
         };
         Ok((Arc::new(served), tell))
     }

@@ -9,7 +9,7 @@ use entourage_core::{
 use entourage_runners::Combined;
 use entourage_runtime::Runtime;
 use tokio::sync::{Semaphore, watch};
-use tokio_util::task::TaskTracker;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::bounds::Bounds;
 
@@ -30,6 +30,8 @@ pub(crate) struct Served {
     pub(crate) listeners: Arc<Semaphore>,
     /// The calls in flight.
     pub(crate) running: TaskTracker,
+    /// Cancels them.
+    pub(crate) over: CancellationToken,
 }
 
 impl Served {

@@ -10,6 +10,7 @@ use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Waker, ready},
     thread,
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -20,6 +21,9 @@ use tokio::{
 
 /// Bytes that are read or written at once.
 const PART: usize = 64 << 10;
+
+/// Time until a stream that has nothing to give, or no room, is tried again.
+const PAUSE: Duration = Duration::from_millis(10);
 
 pub(crate) type Reading = Box<dyn AsyncRead + Send + Unpin>;
 pub(crate) type Writing = Box<dyn AsyncWrite + Send + Unpin>;
@@ -65,13 +69,24 @@ impl Input {
     }
 }
 
+/// Performs what is done again while a stream has nothing to give or no room, and is one that says so instead of
+/// waiting: whoever else has it may have set that.
+fn patient<T>(mut perform: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match perform() {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => thread::sleep(PAUSE),
+            done => return done,
+        }
+    }
+}
+
 fn all_parts(mut read: impl Read, send: &mpsc::Sender<io::Result<Bytes>>) {
     let mut buffer = vec![0; PART];
     loop {
-        let part = match read.read(&mut buffer) {
+        let part = match patient(|| read.read(&mut buffer)) {
             Ok(0) => return,
             Ok(count) => Ok(Bytes::copy_from_slice(buffer.get(..count).unwrap_or_default())),
-            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             Err(error) => Err(error),
         };
         let failed = part.is_err();
@@ -128,7 +143,7 @@ impl Shared {
 
     fn write_all(&self, mut write: impl Write) {
         while let Some(part) = self.next() {
-            let written = write.write_all(&part).and_then(|()| write.flush());
+            let written = all_of(&part, &mut write).and_then(|()| patient(|| write.flush()));
             let waits = {
                 let mut state = self.state();
                 state.writes = false;
@@ -150,6 +165,16 @@ impl Shared {
         state.writes = true;
         Some(mem::take(&mut state.part))
     }
+}
+
+fn all_of(mut part: &[u8], write: &mut impl Write) -> io::Result<()> {
+    while !part.is_empty() {
+        match patient(|| write.write(part))? {
+            0 => return Err(ErrorKind::WriteZero.into()),
+            count => part = part.get(count..).unwrap_or_default(),
+        }
+    }
+    Ok(())
 }
 
 impl Output {
@@ -201,7 +226,7 @@ impl Drop for Output {
 
 #[cfg(all(test, unix))]
 mod tests {
-    use std::{os::unix::net::UnixStream, sync::mpsc::channel, time::Duration};
+    use std::{os::unix::net::UnixStream, sync::mpsc::channel};
 
     use tokio::{
         io::{AsyncReadExt, AsyncWriteExt},
@@ -213,7 +238,16 @@ mod tests {
 
     #[tokio::test]
     async fn bytes_arrive_in_order_and_ends_and_failures_are_told() {
+        for says_so in [false, true] {
+            passed(says_so).await;
+        }
+    }
+
+    /// Passes bytes through sockets, that wait or say that they would have to.
+    async fn passed(says_so: bool) {
         let (ours, theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(says_so).unwrap();
+        theirs.set_nonblocking(says_so).unwrap();
         let mut input = Input::new(ours.try_clone().unwrap()).unwrap();
         let mut output = Output::new(theirs.try_clone().unwrap()).unwrap();
         let sent: Vec<u8> = (0..1_000_000_u32).flat_map(u32::to_le_bytes).collect();

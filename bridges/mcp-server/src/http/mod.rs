@@ -59,14 +59,9 @@ struct Door {
     message: usize,
 }
 
-/// Accepts connections until `shutdown`, and lets them end.
-pub(crate) async fn serve(
-    served: &Arc<Served>,
-    names: Names,
-    listener: TcpListener,
-    shutdown: CancellationToken,
-) -> Result<()> {
-    let over = shutdown.child_token();
+/// Accepts connections until the server is over, and lets them end.
+pub(crate) async fn serve(served: &Arc<Served>, names: Names, listener: TcpListener) -> Result<()> {
+    let over = served.over.clone();
     // Sessions are tasks of their own, which end by this token.
     let _over = over.clone().drop_guard();
     let door = Arc::new(Door::new(served, names, over.clone())?);
@@ -91,9 +86,13 @@ pub(crate) async fn serve(
         }
     }
     drop(listener);
-    let ended = async { while connections.join_next().await.is_some() {} };
-    timeout(CLOSING, ended).await.unwrap_or_default();
-    served.unwound().await;
+    let closed = async {
+        let ended = async { while connections.join_next().await.is_some() {} };
+        timeout(CLOSING, ended).await.unwrap_or_default();
+        // What a client does not read keeps its session.
+        connections.shutdown().await;
+    };
+    tokio::join!(closed, served.unwound());
     door.shared.close().await;
     Ok(())
 }
@@ -236,6 +235,9 @@ fn refusal(status: StatusCode, text: &'static str) -> Answer {
     *response.status_mut() = status;
     let plain = HeaderValue::from_static("text/plain; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, plain);
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    }
     response
 }
 

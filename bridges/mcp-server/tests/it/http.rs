@@ -1,6 +1,6 @@
 //! Servers over HTTP on a loopback port: rmcp's client, and raw requests for what it does not send.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use entourage_core::Result;
 use entourage_mcp_server::ToolServer;
@@ -13,9 +13,10 @@ use rmcp::{
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
     sync::mpsc,
     task::JoinHandle,
+    time::Instant,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -32,7 +33,10 @@ pub(crate) struct Site {
 
 impl Site {
     pub(crate) async fn open(server: ToolServer) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self::at(TcpListener::bind("127.0.0.1:0").await.unwrap(), server)
+    }
+
+    fn at(listener: TcpListener, server: ToolServer) -> Self {
         let (port, shutdown) = (listener.local_addr().unwrap().port(), CancellationToken::new());
         let serving = tokio::spawn(server.serve_http(listener, shutdown.clone()));
         Self { port, shutdown, serving }
@@ -217,7 +221,7 @@ async fn sessions_are_bounded_and_a_closed_one_makes_room() {
 #[tokio::test]
 async fn least_bounds_serve_a_client() {
     let server = server(FakeTool::new("ok"));
-    let server = server.max_calls(0).max_sessions(0).max_message(0).idle_timeout(std::time::Duration::ZERO);
+    let server = server.max_calls(0).max_sessions(0).max_message(0).idle_timeout(Duration::ZERO);
     let site = Site::open(server).await;
     let client = site.client(ClientLifecycleMode::Initialize).await;
     assert_eq!(client.text("ok", json!({})).await, ("ok".to_owned(), false));
@@ -248,7 +252,61 @@ async fn questions_are_closed_when_a_session_or_the_server_ends() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(std::time::Duration::from_secs(60), closed).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(60), closed).await.unwrap();
     site.close().await;
     assert_eq!(runtime.pending().await.unwrap(), []);
+}
+
+/// Sends a request, and reads nothing.
+async fn unread(port: u16, request: &str) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(1 << 10).unwrap();
+    let mut client = socket.connect(([127, 0, 0, 1], port).into()).await.unwrap();
+    client.write_all(request.as_bytes()).await.unwrap();
+    client
+}
+
+#[tokio::test]
+async fn the_end_cancels_all_calls_at_once_also_of_clients_that_read_nothing() {
+    let tool = Steps::new().for_ever();
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_send_buffer_size(4 << 10).unwrap();
+    socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
+    let site = Site::at(socket.listen(16).unwrap(), server(tool.clone()));
+    let meta = json!({
+        "progressToken": "p",
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "raw", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let call = |id: u32, meta: &Value| {
+        let params = json!({"name": "steps", "arguments": {}, "_meta": meta});
+        json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}).to_string()
+    };
+    let alone = "Host: localhost\r\nMCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: steps\r\n";
+    let (_, begun) = send(site.port, &post("Host: localhost\r\n", INITIALIZE)).await;
+    let session = begun.lines().find_map(|line| line.strip_prefix("mcp-session-id: ")).unwrap();
+    let within =
+        format!("Host: localhost\r\nMcp-Session-Id: {session}\r\nMCP-Protocol-Version: 2025-06-18\r\n");
+    let (none, token) = (json!({}), json!({"progressToken": "p"}));
+    let clients = [
+        unread(site.port, &post(alone, &call(1, &meta))).await,
+        unread(site.port, &post(&within, &call(2, &none))).await,
+        unread(site.port, &post(&within, &call(3, &token))).await,
+    ];
+    tool.alive(3).await;
+    // Until the sockets are full.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let Site { shutdown, serving, .. } = site;
+    shutdown.cancel();
+    for _ in 0..100_000 {
+        tokio::task::yield_now().await;
+    }
+    assert!(!tool.is_alive());
+    tokio::time::pause();
+    let before = Instant::now();
+    serving.await.unwrap().unwrap();
+    // That is the time of connections.
+    assert!(before.elapsed() <= Duration::from_secs(6), "{:?}", before.elapsed());
+    drop(clients);
 }

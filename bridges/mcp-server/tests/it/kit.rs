@@ -123,6 +123,7 @@ pub(crate) fn tools<const N: usize>(tools: [Arc<dyn Tool>; N]) -> Tools {
 pub(crate) struct Steps {
     spec: ToolSpec,
     times: u32,
+    is_slow: bool,
     pub(crate) gate: Gate,
     alive: Arc<watch::Sender<usize>>,
 }
@@ -131,12 +132,17 @@ impl Steps {
     pub(crate) fn new() -> Self {
         let spec =
             ToolSpec::new("steps", "Takes steps.", json!({"type": "object"})).with_access(Access::READ);
-        Self { spec, times: 1, gate: Gate::new(), alive: Arc::new(watch::Sender::new(0)) }
+        Self { spec, times: 1, is_slow: false, gate: Gate::new(), alive: Arc::new(watch::Sender::new(0)) }
     }
 
     /// Reports as many steps.
     pub(crate) fn times(self, times: u32) -> Self {
         Self { times, ..self }
+    }
+
+    /// Reports steps for ever, each when others had their turn.
+    pub(crate) fn for_ever(self) -> Self {
+        Self { times: u32::MAX, is_slow: true, ..self }
     }
 
     /// Waits until as many of its futures are alive.
@@ -169,6 +175,9 @@ impl Tool for Steps {
         let _alive = Alive(&self.alive);
         for _ in 0..self.times {
             cx.progress("half");
+            if self.is_slow {
+                tokio::task::yield_now().await;
+            }
         }
         self.gate.pass().await;
         Ok(ToolOutput::text("done"))

@@ -105,10 +105,20 @@ impl Roster {
         self.performance.ranked(members, kind).into_iter().map(Arc::from).collect()
     }
 
-    /// Returns the builder of the graph of these items. `agent` is what works for a member.
+    /// Checks that the team has the members that a plan names.
     ///
     /// # Errors
     /// [`ErrorKind::Diverged`] for a member that the team does not have any more.
+    pub(super) fn check(&self, items: &[TeamItem]) -> Result<()> {
+        let mut named = items.iter().flat_map(|item| item.members.iter().flatten());
+        let is_gone = |id: &&Arc<str>| self.members.iter().all(|member| member.id() != &***id);
+        named.find(is_gone).map_or(Ok(()), |id| Err(gone(id)))
+    }
+
+    /// Returns the builder of the graph of these items. `agent` is what works for a member.
+    ///
+    /// # Errors
+    /// Those of [`Roster::check`].
     pub(super) fn graph(
         &self,
         name: &str,
@@ -134,7 +144,9 @@ impl Roster {
 }
 
 fn gone(id: &str) -> Error {
-    let text = "the plan of this run names a member that the team does not have now; resume it with the team that made it";
+    let text = format!(
+        "the plan of this run names the member `{id}`, which the team does not have now; resume it with the team that made it"
+    );
     Error::new(ErrorKind::Diverged, text).with("member", id)
 }
 

@@ -56,6 +56,10 @@ impl Team {
     /// Returns the items of the plan, or the outcome of a run in which nobody works.
     async fn plan(&self, task: &Task, cx: &RunContext) -> Result<Result<Vec<TeamItem>, Outcome>> {
         let recorded = cx.recorded::<TeamPlanned>()?.into_iter().next();
+        if let Some(planned) = &recorded {
+            // The lead is told of all members: to ask it would fail as well, and name no difference.
+            self.0.roster.check(&planned.items)?;
+        }
         let asked = plan_task(task, &self.0.roster);
         let outcome = cx.ask(LEAD, &self.0.planner, asked).await?;
         if !outcome.is_completed() {

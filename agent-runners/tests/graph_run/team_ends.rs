@@ -1,6 +1,7 @@
 //! The end of a team: its outcome, what its lead reads last, its reports, and the questions that its items left.
 
 use entourage_core::{
+    ErrorKind,
     event::{Envelope, Event},
     permission::Decision,
     provider::Size,
@@ -259,4 +260,22 @@ async fn ap05_the_question_of_an_item_is_over_with_its_attempt() {
         };
         assert_eq!(report.graph.node("a").unwrap().state(), expected, "{report}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_team_that_lost_a_member_is_told_which_when_it_resumes() {
+    let (store, gate) = (memory(), Gate::new());
+    let team = |member: &str| {
+        let lead = ScriptedProvider::by_history().text(plan(&[item("a", "code", &[])])).text("Done.");
+        let hand = Hand::new(member).on("a", [Act::Wait(gate.clone())]);
+        Team::builder("crew", lead.model()).member(hand).build().unwrap()
+    };
+    let run = runtime_on(&store).session_with_id(root()).start(&team("ann"), "Go");
+    gate.arrived(1).await;
+    drop(run);
+    let events = stored(&store, &root()).await;
+    let store = with(&events).await;
+    let error = runtime_on(&store).session_with_id(root()).resume(&team("bob")).outcome().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Diverged);
+    assert!(error.message().contains("the member `ann`"), "{error}");
 }

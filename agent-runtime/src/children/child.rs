@@ -111,13 +111,20 @@ pub(super) async fn open_kept(site: &Site, delegate: &Delegate, kept: Option<&Ke
     if let Some(journal) = open.filter(|journal| !journal.is_broken()) {
         return Ok(journal);
     }
-    let journal =
-        open_child(&site.env, site.journal.session(), child.clone(), delegate.spawn.role.clone()).await?;
+    let open = || open_child(&site.env, site.journal.session(), child.clone(), delegate.spawn.role.clone());
+    let mut journal = open().await?;
     if journal.seq() > 0 {
         // After the child was read: a process that worked there had taken the run above before. One that works there
         // from now on makes this one's first append fail.
         site.journal.check_held(&site.env).await?;
+        if journal.may_be_worked_on() {
+            // It writes nothing more, and what it has written until then is read.
+            journal.take_over(&site.emitter, site.now(), site.env.lease).await?;
+            journal = open().await?;
+            site.journal.check_held(&site.env).await?;
+        }
     }
+    journal.join(&site.journal);
     if let Some(kept) = kept {
         let mut kept = lock(kept);
         kept.retain(|journal| !of_child(journal));

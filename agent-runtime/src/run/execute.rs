@@ -296,6 +296,10 @@ impl Run {
                     self.stop_children(&result);
                     Box::pin(self.effects.join_children()).await;
                 }
+                // Nothing of it would be stored, and what the agent made of that is no end of the run.
+                if let Some(error) = self.effects.site.journal.overtaken() {
+                    return Err(self.leave_open(error).await);
+                }
                 if self.leaves_runs_below(&result, cut.as_ref())
                     && let Err(error) = self.end_below().await
                 {

@@ -12,13 +12,14 @@ use std::{
 use async_trait::async_trait;
 use entourage_core::{
     ErrorKind, Result, SessionId,
+    event::Event,
     permission::{ApprovalId, Decision},
     provider::FinishReason,
     run::{Pause, Status},
-    session::{Batch, SessionStatus, SharedStore},
+    session::{Batch, Lease, ReadRange, Row, SessionFilter, SessionStatus, SharedStore},
     tool::Access,
 };
-use entourage_runners::ReactAgent;
+use entourage_runners::{AgentTool, ReactAgent};
 use entourage_runtime::{Agents, Runtime, Session};
 use entourage_testkit::{self as testkit, FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::json;
@@ -428,4 +429,95 @@ fn attack_09_a_recovered_prompt_does_not_give_up_a_run_that_another_process_bega
         let head = runtime(&store).open(&id).await.unwrap().head().await.unwrap();
         assert_eq!(head.status, SessionStatus::Paused, "the other one's question still waits");
     });
+}
+
+/// A lead of two agents, which look and then wait, and whose tools pass these gates.
+fn of_two(look: &Gate, wait: &Gate) -> ReactAgent {
+    let below = |name: &'static str| {
+        let provider =
+            ScriptedProvider::by_history().call("look", json!({})).call("wait", json!({})).text(name);
+        let tool = |name: &'static str, gate: &Gate| FakeTool::new(name).access(Access::READ).behind(gate);
+        let agent = agent(provider.model()).tool(tool("look", look)).tool(tool("wait", wait));
+        AgentTool::new(agent.build().unwrap()).with_name(name)
+    };
+    let both = ["one", "two"].map(|name| (name, json!({"prompt": "Go"})));
+    let provider = ScriptedProvider::by_history().calls(both).text("Done.");
+    agent(provider.model()).tool(below("one")).tool(below("two")).build().unwrap()
+}
+
+/// Returns the ends that are stored, of the root and of those below it.
+async fn ends(store: &SharedStore) -> [Vec<Status>; 2] {
+    let mut ends = [Vec::new(), Vec::new()];
+    for info in store.query(&SessionFilter::all()).await.unwrap() {
+        let place = usize::from(info.record.parent.is_some());
+        for event in stored(store, &info.record.id).await {
+            if let Event::RunFinished(end) = event.event {
+                ends[place].push(end.outcome.status.clone());
+            }
+        }
+    }
+    ends
+}
+
+#[tokio::test(start_paused = true)]
+async fn attack_10_runs_below_a_run_that_was_overtaken_store_no_end_of_theirs() {
+    let (store, look, wait) = (memory(), Gate::new(), Gate::new());
+    let session = runtime(&store).session();
+    let run = session.start(&of_two(&look, &wait), "Go");
+    look.arrived(2).await;
+    let held = store.query(&SessionFilter::id(session.id().clone())).await.unwrap().remove(0).lease.unwrap();
+    // The heartbeat finds out, and the run is cancelled with all below it.
+    let thief = Lease::new(held.owner ^ 1, held.generation + 1, held.until);
+    store.lease(session.id(), thief).await.unwrap();
+    assert_eq!(run.outcome().await.unwrap_err().kind(), ErrorKind::Conflict);
+    assert_eq!(ends(&store).await, [vec![], vec![]]);
+    // So whoever has it now goes on where they were.
+    look.open();
+    wait.open();
+    let third = runtime(&store).open(session.id()).await.unwrap();
+    assert_eq!(third.resume(&of_two(&look, &wait)).outcome().await.unwrap().text, "Done.");
+    assert_eq!(ends(&store).await, [vec![Status::Completed], vec![Status::Completed; 2]]);
+}
+
+/// A store in which a process that was overtaken goes on below, just after another one has read that.
+#[derive(Debug)]
+struct GoesOn {
+    inner: SharedStore,
+    look: Gate,
+}
+
+#[async_trait]
+impl Meddles for GoesOn {
+    fn inner(&self) -> &SharedStore {
+        &self.inner
+    }
+
+    async fn read(&self, session: &SessionId, range: ReadRange) -> Result<Vec<Row>> {
+        let rows = self.inner.read(session, range).await?;
+        if session.as_str().contains("$$") {
+            self.look.open();
+            while count(&stored(&self.inner, session).await, "tool_started") < 2 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        }
+        Ok(rows)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn attack_10_a_process_that_works_on_below_is_fenced_and_what_it_did_until_then_is_kept() {
+    let (store, look, wait) = (memory(), Gate::new(), Gate::new());
+    let session = runtime(&store).session();
+    let run = session.start(&of_two(&look, &wait), "Go");
+    look.arrived(2).await;
+    let (never, open) = (Gate::new(), Gate::new());
+    open.open();
+    let inner = GoesOn { inner: Arc::clone(&store), look: look.clone() };
+    let second = testkit::runtime().store(Through(inner)).build().open(session.id()).await.unwrap();
+    // It need not look again.
+    let outcome = second.resume(&of_two(&never, &open)).outcome().await.unwrap();
+    assert_eq!(outcome.text, "Done.");
+    wait.open();
+    assert_eq!(run.outcome().await.unwrap_err().kind(), ErrorKind::Conflict);
+    assert_eq!(ends(&store).await, [vec![Status::Completed], vec![Status::Completed; 2]]);
 }

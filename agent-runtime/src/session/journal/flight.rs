@@ -71,7 +71,8 @@ impl Journal {
         now: Timestamp,
         time: Duration,
     ) -> Result<()> {
-        self.send_lease(emitter, |inner| self.lease_to_renew(inner, now, time)).await
+        let renewed = self.send_lease(emitter, |inner| self.lease_to_renew(inner, now, time)).await;
+        renewed.inspect_err(|error| self.refused(error))
     }
 
     /// Takes the session over for `time`; of no time at all, nobody holds it then. Either way, a process that had it
@@ -141,6 +142,7 @@ impl Journal {
     /// Requests a commit of all that is staged. Returns false when all of it is stored and delivered.
     pub(crate) fn wants_more(&self) -> Result<bool> {
         let mut inner = self.lock();
+        inner.heed();
         let newest = inner.staged.back().map_or(0, |event| event.seq);
         inner.wanted = inner.wanted.max(newest);
         match &inner.broken {
@@ -205,7 +207,8 @@ impl Flight {
     /// Takes the staged events aboard. Returns false when no commit of them was requested, or nothing can be stored any
     /// more.
     fn board(&mut self) -> bool {
-        let inner = self.journal.lock();
+        let mut inner = self.journal.lock();
+        inner.heed();
         let wanted = inner.staged.front().is_some_and(|event| event.seq <= inner.wanted);
         self.aboard = if wanted && inner.broken.is_none() { inner.staged.len() } else { 0 };
         self.aboard > 0
@@ -235,7 +238,9 @@ impl Flight {
         let mut inner = self.journal.lock();
         if let Err(error) = stored {
             let stored = inner.committed > 0;
-            inner.broken = Some(if stored { self.journal.explained(error) } else { error }.record());
+            let error = if stored { self.journal.explained(error) } else { error }.record();
+            inner.refused(&error);
+            inner.broken = Some(error);
             return None;
         }
         let committed = inner.committed.saturating_add(count as u64);

@@ -8,6 +8,7 @@ pub(crate) mod closing;
 pub(crate) mod flight;
 pub(crate) mod fold;
 pub(crate) mod life;
+mod overtaken;
 pub(crate) mod parts;
 pub(crate) mod queued;
 pub(crate) mod script;
@@ -37,6 +38,7 @@ use crate::{
     guards::AnswersGuarded,
     session::journal::{
         life::Life,
+        overtaken::Refusal,
         parts::{Parts, size, weighed},
         script::Script,
     },
@@ -74,6 +76,8 @@ struct Inner {
     /// True when somebody waits for the end of that operation.
     awaited: bool,
     broken: Option<ErrorRecord>,
+    /// Shared with the sessions above and below; `None` as long as there are none.
+    tree: Option<Refusal>,
     /// Number of the newest event when the newest run's contexts ended, that run, and how often it was resumed. `None`
     /// if it was cancelled.
     lived: Option<(u64, RunId, u32)>,
@@ -147,6 +151,7 @@ impl Journal {
                 aloft: false,
                 awaited: false,
                 broken: None,
+                tree: None,
                 lived: None,
                 recorded,
                 lease,

@@ -63,7 +63,9 @@ impl Journal {
         let held = self.lock().lease;
         match stored.and_then(|info| info.lease).filter(|lease| lease.owner != self.owner) {
             Some(lease) if held.is_none_or(|held| held.generation < lease.generation) => {
-                Err(Error::fenced(self.session(), lease.generation))
+                let error = Error::fenced(self.session(), lease.generation);
+                self.refused(&error);
+                Err(error)
             }
             _ => Ok(()),
         }

@@ -26,7 +26,7 @@ pub use task_type::TaskType;
 use crate::{SqlViews, sql_views::sql_views};
 
 /// Views over the records of teams: `team_attempts`, `team_items`, `team_messages` and `team_changes`.
-pub const VIEWS: SqlViews = sql_views!("team", 3, ["attempts", "items", "messages", "changes"]);
+pub const VIEWS: SqlViews = sql_views!("team", 4, ["attempts", "items", "messages", "changes"]);
 
 pub(crate) use lead::built_in as lead_prompt;
 pub(crate) use standard::prompts as member_prompts;

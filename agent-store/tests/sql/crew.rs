@@ -228,6 +228,21 @@ async fn lo13_the_views_tell_of_a_changed_plan_what_its_reports_tell() {
 }
 
 #[tokio::test]
+async fn lo12_costs_that_no_column_takes_are_the_largest_that_one_takes() {
+    let mut both = Both::of(sessions, VIEWS, "large costs of teams").await;
+    both.run(
+        "UPDATE events SET body = replace(body, '\"cost\":0', '\"cost\":9000000000000000000') \
+         WHERE kind = 'record:graph.node_finished' AND body LIKE '%\"node\":\"tests\"%'",
+    )
+    .await;
+    let sql = "SELECT CAST(cost_pico AS TEXT) || '/' AS cost FROM team_items WHERE session = 'site' AND item = 'tests'";
+    both.expect(sql, &json!([{"cost": "9223372036854775807/"}])).await;
+    for (_, sql) in questions(include_str!("../../../docs/teams.md")) {
+        both.run(sql).await;
+    }
+}
+
+#[tokio::test]
 async fn bo09_odd_records_of_teams_hide_no_others() {
     let kinds = [
         "record:team.planned",

@@ -52,7 +52,7 @@ SELECT items.session, items.run, items.agent, items.seq, items.item ->> 'id' AS 
                 CASE nodes.value -> 'end' ->> 'skipped' WHEN 'asked' THEN 'skipped on request'
                     ELSE nodes.value -> 'end' ->> 'skipped' END) AS error,
        coalesce(tries.attempts, 0) AS attempts, items.at AS planned_at, tries.started_at, tries.finished_at,
-       tries.cost_pico
+       CASE WHEN tries.item IS NULL THEN 0 ELSE tries.cost_pico END AS cost_pico
 FROM items
 LEFT JOIN nodes ON nodes.session = items.session AND nodes.run = items.run AND nodes.node = items.item ->> 'id'
     AND nodes.place = 1

@@ -34,7 +34,11 @@ nodes AS (
 ),
 tries AS (
     SELECT session, run, item, count(*) AS attempts, min(started_at) AS started_at, max(finished_at) AS finished_at,
-           CASE WHEN count(*) = count(cost_pico) THEN sum(cost_pico) END AS cost_pico
+           -- In two parts: a sum beyond 64 bits would be an error.
+           CASE WHEN count(*) = count(cost_pico) THEN CASE
+                WHEN sum(cost_pico / 1000000000) + sum(cost_pico % 1000000000) / 1000000000 >= 9223372036
+                THEN 9223372036854775807
+                ELSE sum(cost_pico / 1000000000) * 1000000000 + sum(cost_pico % 1000000000) END END AS cost_pico
     FROM team_attempts GROUP BY session, run, item
 )
 SELECT items.session, items.run, items.agent, items.seq, items.item ->> 'id' AS item, items.item ->> 'task' AS task,
@@ -50,7 +54,7 @@ SELECT items.session, items.run, items.agent, items.seq, items.item ->> 'id' AS 
                 CASE nodes.value -> 'end' ->> 'skipped' WHEN 'asked' THEN 'skipped on request'
                     ELSE nodes.value -> 'end' ->> 'skipped' END) AS error,
        coalesce(tries.attempts, 0) AS attempts, items.at AS planned_at, tries.started_at, tries.finished_at,
-       tries.cost_pico
+       CASE WHEN tries.item IS NULL THEN 0 ELSE tries.cost_pico END AS cost_pico
 FROM items
 LEFT JOIN nodes ON nodes.session = items.session AND nodes.run = items.run AND nodes.node = items.item ->> 'id'
     AND nodes.place = 1

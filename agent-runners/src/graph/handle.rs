@@ -101,8 +101,8 @@ impl<T: Output> Handle<T> {
         })
     }
 
-    /// Sets how many attempts it has, the first one included. Default 1; with [`Handle::escalate`] one per agent, at
-    /// most 3.
+    /// Sets how many attempts it has, the first one included; there is no other one after a denial, a cancel, or the end
+    /// of a budget or a deadline. Default 1; with [`Handle::escalate`] one per agent, at most 3.
     pub fn attempts(self, attempts: u32) -> Self {
         self.edit(|node| node.attempts = Some(attempts))
     }
@@ -154,9 +154,9 @@ impl<T: Output> Handle<T> {
 
     /// Sets other agents for the node, by the size of their models. The smallest begins, and a failed attempt is
     /// retried one size up, with the reason in the prompt. Of several agents of one size, the first that is free makes
-    /// the attempt. An agent that finds a task too large for it should end with an error that says why; a denial and a
-    /// cancel do not escalate. These agents replace the one that the node was made with; the smallest one names the
-    /// node's agent in signatures.
+    /// the attempt. An agent that finds a task too large for it should end with an error that says why; a denial, a
+    /// cancel, and the end of a budget or a deadline do not escalate. These agents replace the one that the node was
+    /// made with; the smallest one names the node's agent in signatures.
     pub fn escalate<Form, A: IntoAgent<Form>>(self, sizes: impl IntoIterator<Item = (Size, A)>) -> Self {
         let mut agents: Vec<(Option<Size>, Arc<dyn Agent>)> = Vec::new();
         agents.extend(sizes.into_iter().map(|(size, agent)| (Some(size), agent.into_agent())));

@@ -7,6 +7,7 @@ use std::sync::{
 
 use entourage_core::{
     Error, ErrorKind, Money, Usage,
+    budget::{BudgetLimits, Exhausted},
     provider::{FinishReason, Size},
     run::{Outcome, Status, StopReason},
     session::SessionFilter,
@@ -185,9 +186,12 @@ async fn lo04_the_next_attempt_counts_to_the_limit_of_the_next_larger_agent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lo04_a_denial_and_a_cancel_never_escalate() {
+async fn lo04_a_denial_a_cancel_and_what_bounds_the_run_never_escalate() {
+    let exhausted = Exhausted::new("tokens", BudgetLimits::none().with_tokens(3));
     for (end, state) in [
         (Status::Stopped(StopReason::Denied("shell".into())), NodeState::Failed),
+        (Status::Stopped(StopReason::Deadline), NodeState::Failed),
+        (Status::Stopped(exhausted.into()), NodeState::Failed),
         (Status::Cancelled, NodeState::Cancelled),
     ] {
         let log = Log::default();

@@ -37,7 +37,6 @@ fn hand(gate: &Gate) -> Hand {
         .on("hangs", [Act::Hang])
         .on("hangs", [Act::Hang])
         .on("refused", [Act::End(exhausted())])
-        .on("refused", [Act::End(exhausted())])
         .on("cancelled", [Act::Wait(gate.clone())])
         .on("skipped", [Act::Wait(gate.clone())])
         .on("denied", [Act::End(denied())])
@@ -100,7 +99,7 @@ const ENDS: [(&str, &str, u32); 9] = [
     ("bad", "Tool", 2),
     ("panics", "Internal", 2),
     ("hangs", "Timeout", 2),
-    ("refused", "Stopped", 2),
+    ("refused", "Stopped", 1),
     ("cancelled", "cancelled", 1),
     ("skipped", "skipped", 1),
     ("denied", "Stopped", 1),

@@ -458,10 +458,14 @@ impl Machine {
     }
 }
 
-/// True when a retry makes sense after this failure.
+/// True when a retry makes sense after this failure: not after a denial, a cancel, or the end of what bounds the run.
 fn may_repeat(error: &Error) -> bool {
-    !matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::Cancelled)
-        && !matches!(error.stop_reason(), Some(StopReason::Denied(_)))
+    let is_over = matches!(
+        error.kind(),
+        ErrorKind::PermissionDenied | ErrorKind::Cancelled | ErrorKind::BudgetExceeded
+    );
+    let stopped = error.stop_reason();
+    !is_over && !matches!(stopped, Some(StopReason::Denied(_) | StopReason::Deadline | StopReason::Budget(_)))
 }
 
 /// Returns `delay` doubled `times` times, at most a day.

@@ -119,7 +119,8 @@ pub(super) async fn open_kept(site: &Site, delegate: &Delegate, kept: Option<&Ke
         site.journal.check_held(&site.env).await?;
         if journal.may_be_worked_on() {
             // It writes nothing more, and what it has written until then is read.
-            journal.take_over(&site.emitter, site.now(), site.env.lease).await?;
+            let taken = journal.take_over(&site.emitter, site.now(), site.env.lease).await;
+            taken.inspect_err(|error| site.journal.refused(error))?;
             journal = open().await?;
             site.journal.check_held(&site.env).await?;
         }

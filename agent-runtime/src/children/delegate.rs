@@ -31,6 +31,9 @@ use crate::{
     session::{delivery::nest::Nest, journal::Journal},
 };
 
+/// Most times that a child's session is opened, while a process that was overtaken is faster there.
+const TRIES: u32 = 3;
+
 impl LocalEffects {
     /// Runs a child and waits for its end. Dropping the future cancels the child, and the run's end waits for it.
     pub(crate) async fn delegate(&self, cx: &RunContext, delegate: Box<Delegate>) -> Result<Observation> {
@@ -171,24 +174,37 @@ impl LocalEffects {
                 None => (None, false),
             };
             let unseated = seats && seat.is_none();
-            let open = open_kept(&site, &delegate, kept.as_ref()).await;
-            let open = open.and_then(|journal| check_found(&journal, &site, &delegate).map(|()| journal));
-            let end = match open {
-                Ok(journal) => {
-                    let turn = delegate.run.map_or(Turn::Only, Turn::Of);
-                    match known_end(&journal, turn).await {
-                        Ok(Some(end)) => Ok(end),
-                        Ok(None) => {
-                            let (limit, held) = (delegate.limit, held.limited(delegate.limit));
-                            let cancel = held.cancel.clone();
-                            // Pinned here, since a function keeps a future that it is given twice.
-                            let run = pin!(begin(&cx, &site, &journal, *delegate, held, pool, unseated));
-                            within(limit, cancel, run).await
-                        }
-                        Err(error) => Err(error),
-                    }
+            let mut tries = TRIES;
+            let end = loop {
+                let open = open_kept(&site, &delegate, kept.as_ref()).await;
+                let open = open.and_then(|journal| check_found(&journal, &site, &delegate).map(|()| journal));
+                let journal = match open {
+                    Ok(journal) => journal,
+                    Err(error) => break Err(error),
+                };
+                match known_end(&journal, delegate.run.map_or(Turn::Only, Turn::Of)).await {
+                    Ok(None) => {}
+                    Ok(Some(end)) => break Ok(end),
+                    Err(error) => break Err(error),
                 }
-                Err(error) => Err(error),
+                let (limit, held) = (delegate.limit, held.clone().apart(&site, delegate.limit));
+                let cancel = held.cancel.clone();
+                // Pinned here, since a function keeps a future that it is given twice.
+                let run =
+                    pin!(begin(&cx, &site, &journal, (*delegate).clone(), held, pool.clone(), unseated));
+                let end = within(limit, cancel, run).await;
+                match &end {
+                    Err(error) if journal.came_second() => {
+                        tries = tries.saturating_sub(1);
+                        if tries > 0 {
+                            // A process that this run was taken from is still at work there.
+                            continue;
+                        }
+                        journal.refused(error);
+                    }
+                    _ => {}
+                }
+                break end;
             };
             let end = end.unwrap_or_else(|error| ChildEnd::lost(&error));
             if end.is_open() {
@@ -220,9 +236,9 @@ impl Held {
     }
 
     /// Returns the same with a token of its own for the time limit, if there is one: whoever gave the token sees that
-    /// it did not cancel.
-    fn limited(mut self, limit: Option<Duration>) -> Self {
-        if limit.is_some() {
+    /// it did not cancel. Where something is stored, the run may be tried again, and its end cancels the token.
+    fn apart(mut self, site: &Site, limit: Option<Duration>) -> Self {
+        if limit.is_some() || site.env.store.is_some() {
             self.cancel = self.cancel.child_token();
         }
         self

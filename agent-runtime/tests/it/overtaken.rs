@@ -521,3 +521,48 @@ async fn attack_10_a_process_that_works_on_below_is_fenced_and_what_it_did_until
     assert_eq!(run.outcome().await.unwrap_err().kind(), ErrorKind::Conflict);
     assert_eq!(ends(&store).await, [vec![Status::Completed], vec![Status::Completed; 2]]);
 }
+
+/// A store in which a process that was overtaken begins runs below, just before another one would.
+#[derive(Debug)]
+struct Begins {
+    inner: SharedStore,
+    /// The appends of the first process pass it.
+    gate: Gate,
+    is_first: bool,
+}
+
+#[async_trait]
+impl Meddles for Begins {
+    fn inner(&self) -> &SharedStore {
+        &self.inner
+    }
+
+    async fn append(&self, session: &SessionId, expected: u64, batch: Batch) -> Result<u64> {
+        if session.as_str().contains("$$") && self.is_first {
+            self.gate.pass().await;
+        } else if session.as_str().contains("$$") {
+            self.gate.open();
+            while self.inner.query(&SessionFilter::id(session.clone())).await?.is_empty() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        }
+        self.inner.append(session, expected, batch).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn attack_10_a_run_below_that_an_overtaken_process_began_first_is_gone_on_with() {
+    let (store, gate, never, open) = (memory(), Gate::new(), Gate::new(), Gate::new());
+    open.open();
+    let through = |is_first| Through(Begins { inner: Arc::clone(&store), gate: gate.clone(), is_first });
+    let runtime = |is_first| testkit::runtime().store(through(is_first)).build();
+    let session = runtime(true).session();
+    let run = session.start(&of_two(&never, &never), "Go");
+    gate.arrived(2).await;
+    let second = runtime(false).open(session.id()).await.unwrap();
+    let outcome = second.resume(&of_two(&open, &open)).outcome().await.unwrap();
+    assert_eq!(outcome.text, "Done.");
+    run.cancel();
+    assert!(run.outcome().await.is_err());
+    assert_eq!(ends(&store).await, [vec![Status::Completed], vec![Status::Completed; 2]]);
+}

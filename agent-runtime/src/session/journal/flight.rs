@@ -239,12 +239,15 @@ impl Flight {
         if let Err(error) = stored {
             let stored = inner.committed > 0;
             let error = if stored { self.journal.explained(error) } else { error }.record();
-            inner.refused(&error);
+            // Whoever comes second is no part of the tree yet.
+            if inner.wrote {
+                inner.refused(&error);
+            }
             inner.broken = Some(error);
             return None;
         }
         let committed = inner.committed.saturating_add(count as u64);
-        inner.committed = committed;
+        (inner.committed, inner.wrote) = (committed, true);
         inner.parts.iter_mut().for_each(|parts| parts.stored(committed));
         let mut events = inner.take_staged(count);
         drop(inner);

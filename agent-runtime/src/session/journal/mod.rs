@@ -76,6 +76,8 @@ struct Inner {
     /// True when somebody waits for the end of that operation.
     awaited: bool,
     broken: Option<ErrorRecord>,
+    /// True once the store took an event from here.
+    wrote: bool,
     /// Shared with the sessions above and below; `None` as long as there are none.
     tree: Option<Refusal>,
     /// Number of the newest event when the newest run's contexts ended, that run, and how often it was resumed. `None`
@@ -151,6 +153,7 @@ impl Journal {
                 aloft: false,
                 awaited: false,
                 broken: None,
+                wrote: false,
                 tree: None,
                 lived: None,
                 recorded,

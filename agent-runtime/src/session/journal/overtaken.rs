@@ -25,6 +25,13 @@ impl Journal {
         self.lock().refused(&error.record());
     }
 
+    /// True if another process was faster with the first event that was to be stored from here.
+    pub(crate) fn came_second(&self) -> bool {
+        let inner = self.lock();
+        let is_taken = |error: &ErrorRecord| error.kind == ErrorKind::Conflict;
+        !inner.wrote && inner.broken.as_ref().is_some_and(is_taken)
+    }
+
     /// Returns the error of a session in whose tree another process works.
     pub(crate) fn overtaken(&self) -> Option<Error> {
         self.lock().overtaken().map(ErrorRecord::to_error)

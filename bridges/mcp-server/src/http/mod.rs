@@ -16,6 +16,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio::{
     net::{TcpListener, TcpStream},
+    runtime::Handle,
     sync::{OwnedSemaphorePermit, Semaphore},
     task::JoinSet,
     time::{MissedTickBehavior, interval, sleep, timeout},
@@ -57,6 +58,15 @@ struct Door {
     shared: Arc<Conversation>,
     listeners: Arc<Semaphore>,
     message: usize,
+    runtime: Handle,
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        // The server may be dropped without its shutdown.
+        let shared = Arc::clone(&self.shared);
+        self.runtime.spawn(async move { shared.close().await });
+    }
 }
 
 /// Accepts connections until the server is over, and lets them end.
@@ -137,6 +147,7 @@ impl Door {
             shared,
             listeners: Arc::clone(&served.listeners),
             message: served.bounds.message,
+            runtime: Handle::current(),
         })
     }
 

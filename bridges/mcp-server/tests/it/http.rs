@@ -257,6 +257,28 @@ async fn questions_are_closed_when_a_session_or_the_server_ends() {
     assert_eq!(runtime.pending().await.unwrap(), []);
 }
 
+#[tokio::test]
+async fn questions_are_closed_when_a_server_is_dropped() {
+    for lifecycle in lifecycles() {
+        let runtime = Runtime::in_memory();
+        let tool = FakeTool::new("write").access(entourage_core::tool::Access::WRITE);
+        let server = ToolServer::new("test", &runtime).toolset(tools([Arc::new(tool)]));
+        let site = Site::open(server.scope(entourage_core::permission::Scope::all())).await;
+        let client = site.client(lifecycle).await;
+        let (text, _) = client.text("write", json!({})).await;
+        assert!(text.contains("by the approval"), "{text}");
+        assert_eq!(runtime.pending().await.unwrap().len(), 1);
+        site.serving.abort();
+        assert!(site.serving.await.unwrap_err().is_cancelled());
+        let closed = async {
+            while !runtime.pending().await.unwrap().is_empty() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), closed).await.unwrap();
+    }
+}
+
 /// Sends a request, and reads nothing.
 async fn unread(port: u16, request: &str) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();

@@ -10,7 +10,7 @@ use std::{
 
 use tokio::{
     io::AsyncReadExt,
-    process::{ChildStderr, ChildStdin, ChildStdout, Command},
+    process::{Child, ChildStderr, ChildStdin, ChildStdout, Command},
     sync::watch,
     time::timeout,
 };
@@ -25,6 +25,19 @@ const END: Duration = Duration::from_secs(1);
 const REST: Duration = Duration::from_millis(100);
 /// Time that a server has to end once its input has, and once it was asked to.
 const GRACE: Duration = Duration::from_secs(2);
+
+/// The child that leads a group. Dropped, as with its runtime, it leaves no process of the group.
+struct Leader {
+    group: Group,
+    child: Child,
+}
+
+impl Drop for Leader {
+    fn drop(&mut self) {
+        // Before the child is dropped, which frees the number of its group.
+        self.group.close();
+    }
+}
 
 /// A running server. Dropping it kills its process group.
 #[derive(Debug)]
@@ -64,25 +77,26 @@ impl ServerProcess {
         let last_words = Arc::new(Mutex::new(Vec::new()));
         let errors = child.stderr.take();
         let (tell, ended) = watch::channel(false);
-        let (words, whole) = (Arc::clone(&last_words), group.clone());
+        let words = Arc::clone(&last_words);
+        let mut leader = Leader { group: group.clone(), child };
         let exit = Arc::<OnceLock<ExitStatus>>::default();
         let noted = Arc::clone(&exit);
         // Ends with the child, whose group is killed when this value is dropped.
         tokio::spawn(async move {
             let mut listening = std::pin::pin!(listen(errors, words));
             let status = tokio::select! {
-                status = child.wait() => {
+                status = leader.child.wait() => {
                     // Its own children may hold the pipe open.
                     let _ = timeout(REST, listening).await;
                     status
                 }
-                () = &mut listening => child.wait().await,
+                () = &mut listening => leader.child.wait().await,
             };
             // An error means that it cannot be waited for: it is nobody's child any more.
             if let Ok(status) = status {
                 let _ = noted.set(status);
             }
-            whole.close();
+            leader.group.close();
             tell.send_replace(true);
             drop(held);
         });
@@ -116,6 +130,12 @@ impl ServerProcess {
     /// Tells when it has ended.
     pub(crate) fn watch(&self) -> watch::Receiver<bool> {
         self.ended.clone()
+    }
+
+    /// Kills its process group.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn kill(&self) {
+        self.group.kill();
     }
 
     /// Returns its process group, for one who sees that the server is of no use any more.

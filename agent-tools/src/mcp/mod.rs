@@ -61,6 +61,8 @@ pub use server::{McpLifecycle, McpServer};
 ///   allow. What a server says first is accepted; [`McpBuilder::pinned_in`] keeps it beyond this process.
 /// - Of a server 1,000 tools are taken, each with at most 16 KiB of description and 256 KiB of schema; a message has at
 ///   most 16 MiB. [`McpState::Connected`] tells how many tools were left out.
+/// - The connections live in the runtime in which the servers were started. Once that has ended, calls and
+///   [`Mcp::reconnect`] fail, and the servers have to be started again.
 /// - The servers end with the last clone and the last of their tools: their process groups are killed. To let them end
 ///   by themselves, wait for [`Mcp::shut_down`].
 ///
@@ -180,7 +182,8 @@ impl McpBuilder {
         self
     }
 
-    /// Starts the servers, and returns at once.
+    /// Starts the servers, and returns at once. Their connections live in the tokio runtime in which this is called: it
+    /// has to run while they are used from any other, and ends them when it ends.
     ///
     /// # Errors
     /// [`ErrorKind::Config`] for names of servers that are not 1 to 32 letters, digits, `_` and `-`, or of which one
@@ -284,9 +287,9 @@ impl Mcp {
     /// that run fail, and later ones are refused. When this is dropped, the servers end nevertheless, and another call
     /// of it waits for that.
     pub async fn shut_down(&self) {
-        let ends: Vec<_> = self.links.iter().map(|link| link.runtime().spawn(link.shut_down())).collect();
+        let ends: Vec<_> = self.links.iter().map(|link| link.runtime.spawn(link.shut_down())).collect();
         for ended in ends {
-            // A panic there ends that server alone.
+            // A panic there ends that server alone. If the runtime has ended, the servers have too.
             let _ = ended.await;
         }
     }

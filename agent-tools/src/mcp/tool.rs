@@ -91,7 +91,7 @@ impl RemoteTool {
             let wanted = performed.as_ref().err().and_then(wanted_for_call);
             match wanted.filter(|wanted| wanted.is_more || round == 0) {
                 Some(wanted) => {
-                    Box::pin(self.link.log_in_again(&wanted, seen)).await.map_err(ToolError::Tell)?;
+                    Box::pin(self.link.log_in_again(wanted, seen)).await.map_err(ToolError::Tell)?;
                 }
                 None => return Ok(performed),
             }
@@ -100,7 +100,17 @@ impl RemoteTool {
         Ok(Box::pin(self.perform(&live, arguments, cx)).await)
     }
 
+    /// Performs a call until the server is shut down, whatever the call waits for.
     async fn perform(
+        &self,
+        live: &Live,
+        arguments: &Map<String, Value>,
+        cx: &ToolContext<'_>,
+    ) -> Result<ToolOutput, ServiceError> {
+        self.link.until_shut(self.perform_on(live, arguments, cx)).await
+    }
+
+    async fn perform_on(
         &self,
         live: &Live,
         arguments: &Map<String, Value>,
@@ -231,7 +241,7 @@ async fn ask(
 ) -> Result<ServerResult, ServiceError> {
     let peer = live.peer();
     let handle = peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await?;
-    let mut cancel = Cancel { peer: peer.clone(), id: Some(handle.id.clone()) };
+    let mut cancel = Cancel { live, id: Some(handle.id.clone()) };
     // Without one who answers them there are no questions.
     let asker = live.approver().map(|_| Asker::of(cx));
     let (_open, reports) = live.calls.open(handle.progress_token.clone(), asker);
@@ -252,21 +262,21 @@ async fn ask(
 }
 
 /// Tells the server that nobody waits for a call any more.
-struct Cancel {
-    peer: Peer<RoleClient>,
+struct Cancel<'a> {
+    live: &'a Live,
     id: Option<RequestId>,
 }
 
-impl Drop for Cancel {
+impl Drop for Cancel<'_> {
     fn drop(&mut self) {
-        let (Some(id), Ok(runtime)) = (self.id.take(), tokio::runtime::Handle::try_current()) else { return };
-        let peer = self.peer.clone();
+        let Some(id) = self.id.take() else { return };
+        let peer = self.live.peer().clone();
         let notice = CancelledNotification::new(CancelledNotificationParam::new(
             Some(id),
             Some("the call was cancelled".to_owned()),
         ));
         // It ends with the connection.
-        runtime.spawn(async move { peer.send_notification(notice.into()).await });
+        self.live.runtime.spawn(async move { peer.send_notification(notice.into()).await });
     }
 }
 

@@ -131,7 +131,7 @@ async fn nothing_is_left_of_a_connection_to_an_address_whatever_it_does_at_the_e
 }
 
 /// Polls a future so many times at most, and drops it.
-async fn polled<F: Future>(future: F, mut times: usize) -> Option<F::Output> {
+pub(crate) async fn polled<F: Future>(future: F, mut times: usize) -> Option<F::Output> {
     let mut future = Box::pin(future);
     std::future::poll_fn(move |cx| {
         if times == 0 {
@@ -272,6 +272,42 @@ async fn a_server_without_tools_that_closes_its_output_is_tried_again() {
 }
 
 #[tokio::test]
+async fn a_server_that_was_there_for_long_is_tried_again_soon() {
+    const SCRIPT: &str = r#"echo $$ >> "$0/started"
+        [ "$(wc -l < "$0/started")" -eq 7 ] || exit 3
+        read -r line
+        id=$(printf '%s' "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')
+        about='"capabilities":{},"serverInfo":{"name":"sh","version":"1"}'
+        printf '{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-06-18",%s}}\n' "$id" "$about"
+        read -r line
+        while ! [ -e "$0/close" ]; do sleep 0.01; done"#;
+    let dir = tempfile::tempdir().unwrap();
+    let notes_of = dir.path().to_str().unwrap().to_owned();
+    let server = McpServer::command("fake", "sh", ["-c".to_owned(), SCRIPT.to_owned(), notes_of])
+        .with_lifecycle(McpLifecycle::Initialize)
+        .with_connect_timeout(Duration::MAX);
+    let mcp = started([server]).await;
+    let lives = || notes(dir.path(), "started").len();
+    // Now it is tried again after a minute.
+    while lives() < 7 {
+        pass(Duration::from_secs(61)).await;
+        mcp.tools();
+        time::sleep(Duration::from_millis(5)).await;
+    }
+    eventually("it is there", || state(&mcp) == McpState::Connected { tools: 0, left_out: 0 }).await;
+    pass(Duration::from_secs(3_600)).await;
+    std::fs::write(dir.path().join("close"), "").unwrap();
+    eventually("the end is known", || matches!(state(&mcp), McpState::Failed(_))).await;
+    let since = time::Instant::now();
+    eventually("it is tried again, and once more", || {
+        mcp.tools();
+        lives() == 9
+    })
+    .await;
+    assert!(since.elapsed() < Duration::from_secs(30), "{:?}", since.elapsed());
+}
+
+#[tokio::test]
 async fn each_who_shuts_servers_down_waits_for_their_end() {
     let (dir, mcp) = one("deaf").await;
     assert!(polled(mcp.shut_down(), 1).await.is_none());
@@ -309,26 +345,28 @@ async fn an_attempt_goes_on_although_those_who_wait_are_not_polled() {
 }
 
 #[tokio::test]
-async fn an_attempt_that_ended_with_another_runtime_is_made_again_although_somebody_waits_for_it() {
-    let (_site, mcp) = failed_at_first().await;
-    let mut kept = Box::pin(mcp.reconnect("fake"));
-    let (mut polls, mut other) = (0, None);
-    while other.is_none() {
+async fn an_attempt_goes_on_although_the_runtime_of_those_who_wait_ended_or_is_not_driven() {
+    for has_ended in [true, false] {
+        let (_site, mcp) = failed_at_first().await;
+        let mut kept = Box::pin(mcp.reconnect("fake"));
         let waiting = kept.as_mut();
-        std::thread::scope(|scope| {
+        let other = std::thread::scope(|scope| {
             let in_another = scope.spawn(|| {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-                runtime.block_on(polled(waiting, 1))
+                assert!(runtime.block_on(polled(waiting, 1)).is_none());
+                (!has_ended).then_some(runtime)
             });
-            other = in_another.join().unwrap();
+            in_another.join().unwrap()
         });
-        polls += 1;
-        if polls == 1 {
-            eventually("it is there", || !mcp.tools().is_empty()).await;
+        eventually("it is there", || !mcp.tools().is_empty()).await;
+        let there = McpState::Connected { tools: 1, left_out: 0 };
+        assert_eq!(mcp.reconnect("fake").await.unwrap(), there);
+        assert_eq!(kept.await.unwrap(), there);
+        mcp.shut_down().await;
+        if let Some(other) = other {
+            other.shutdown_background();
         }
     }
-    assert!(polls > 1);
-    assert_eq!(mcp.reconnect("fake").await.unwrap(), McpState::Connected { tools: 1, left_out: 0 });
 }
 
 #[tokio::test]

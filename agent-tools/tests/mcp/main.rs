@@ -14,11 +14,13 @@ mod ends;
 mod fake;
 mod hostile;
 mod http;
+mod kept;
 mod logins;
 #[path = "../common/manners.rs"]
 mod manners;
 mod pinned;
 mod questions;
+mod runtimes;
 mod zoo;
 
 use std::{sync::Arc, time::Duration};

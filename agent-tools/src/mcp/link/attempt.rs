@@ -2,14 +2,15 @@
 //! left of it.
 
 use std::{
-    panic::AssertUnwindSafe,
     sync::{Arc, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use futures_util::{
     FutureExt,
     future::{BoxFuture, Shared, WeakShared},
 };
+use tokio::time::timeout;
 
 use super::{Link, Live};
 use crate::mcp::{McpState, handshake::Failure};
@@ -17,6 +18,11 @@ use crate::mcp::{McpState, handshake::Failure};
 /// The connection, or the reason for the model that there is none.
 type Made = Result<Arc<Live>, String>;
 type Attempt = BoxFuture<'static, Made>;
+
+/// Reason that an attempt came to nothing for which nobody waits.
+pub(super) const GIVEN_UP: &str = "nobody waited for it any more; it is tried again when it is needed";
+/// Longest time in which the process of an earlier connection ends, once it was killed.
+const REST: Duration = Duration::from_secs(5);
 
 /// The connection there is, and the attempt to make one.
 #[derive(Default)]
@@ -32,6 +38,16 @@ impl Slot {
     pub(super) fn running(&self) -> Option<Shared<Attempt>> {
         self.attempt.as_ref().and_then(WeakShared::upgrade)
     }
+
+    #[cfg(test)]
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// True if this attempt is the newest one, and was not given up.
+    pub(super) fn is_current(&self, number: u64) -> bool {
+        self.number == number && self.attempt.is_some()
+    }
 }
 
 /// An attempt, whose end is noted when this is dropped.
@@ -43,15 +59,14 @@ struct Running {
 impl Drop for Running {
     fn drop(&mut self) {
         let mut slot = self.link.slot();
-        // Another one begins once nobody waits for this.
-        if slot.number != self.number {
-            return;
+        // Another one may have begun, as nobody waited for this.
+        if slot.number == self.number {
+            // Who comes from now on, comes too late for it.
+            slot.attempt = None;
         }
-        // Who comes from now on, comes too late for it.
-        slot.attempt = None;
         let mut shown = self.link.shown();
-        if shown.state == McpState::Starting {
-            shown.failed("nobody waited for it any more; it is tried again when it is needed", false);
+        if slot.attempt.is_none() && shown.state == McpState::Starting {
+            shown.failed(GIVEN_UP, false);
         }
     }
 }
@@ -90,20 +105,26 @@ impl Link {
         })
     }
 
-    async fn made(self: &Arc<Self>) -> Made {
+    async fn made(self: &Arc<Self>, number: u64) -> Made {
         let mut shut = self.shut.subscribe();
         let made = async {
+            // One that was given up may be in its last poll, with a server of its own.
+            let _turn = self.attempts.lock().await;
             let live = self.slot().live.clone();
             if let Some(live) = live
                 && live.answers().await
             {
                 return Ok(live);
             }
-            // What it started ends before another one is.
             let broken = self.slot().live.take();
-            drop(broken);
+            if let Some(broken) = broken {
+                // A call may keep it, and need not be polled.
+                broken.cut();
+            }
             self.shown().set(McpState::Starting);
-            self.connect_with_login().await.map_err(|failure| self.failed(failure))
+            // What was started before ends before another one is started.
+            let _ = timeout(REST, self.processes.closed()).await;
+            self.connect_with_login(number).await.map_err(|failure| self.failed(failure))
         };
         tokio::select! {
             biased;
@@ -117,15 +138,14 @@ impl Running {
     /// Waits for the attempt. Its end is noted here, where the last who waits drops it before the task that performs it
     /// ends, and there, where nobody polls this any more.
     async fn waited(self, made: impl Future<Output = Made> + Send + 'static) -> Made {
-        self.link.driven(made).await.unwrap_or_else(Err)
+        match self.link.driven(made).await {
+            Ok(made) => made,
+            Err(_) if *self.link.shut.borrow() => Err(self.link.is_over()),
+            Err(reason) => Err(self.link.failed(Failure::Other(reason.to_owned()))),
+        }
     }
 
     async fn made(self) -> Made {
-        // The program's own code is called for a login, and others wait for this.
-        let made = AssertUnwindSafe(self.link.made()).catch_unwind().await;
-        made.unwrap_or_else(|_| {
-            let failure = Failure::Login("this program panicked while it logged in".to_owned());
-            Err(self.link.failed(failure))
-        })
+        self.link.made(self.number).await
     }
 }

@@ -2,21 +2,25 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::{sync::watch, time::sleep};
+use tokio::time::{Instant, sleep};
 
-use super::Link;
+use super::{ENDED, Link};
 use crate::mcp::McpState;
 
 /// Least time until a server that could not be reached is tried again; twice as long each time, up to the longest.
 const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// Notes the end of the first attempt to connect when it is dropped.
-struct Settles<'a>(&'a watch::Sender<bool>);
+/// The task that connects for the first time. Dropped, it lets nobody wait for that.
+struct First(Arc<Link>);
 
-impl Drop for Settles<'_> {
+impl Drop for First {
     fn drop(&mut self) {
-        self.0.send_replace(true);
+        if self.0.is_without_runtime() {
+            // No task is left that would do it.
+            self.0.shown().failed(ENDED, true);
+        }
+        self.0.settled.send_replace(true);
     }
 }
 
@@ -28,18 +32,37 @@ impl Link {
     }
 
     /// Connects for the first time, and again where that failed and somebody asks for the tools. Does not end.
-    pub(in crate::mcp) async fn begin(self: Arc<Self>) {
-        let mut pause = PAUSE;
-        loop {
-            {
-                // Also if the program panics when it is to show an address.
-                let _settles = Settles(&self.settled);
+    pub(in crate::mcp) fn begin(self: Arc<Self>) -> impl Future<Output = ()> + Send {
+        // Made here: the runtime may end before it polls the future.
+        let first = First(self);
+        async move {
+            let link = &first.0;
+            let mut pause = PAUSE;
+            loop {
                 // The state has the reason of a failure.
-                let _ = self.live().await;
+                let live = link.live().await;
+                link.settled.send_replace(true);
+                let since = Instant::now();
+                if let Ok(live) = live {
+                    let gone = live.gone();
+                    // The connection ends with the last of its users.
+                    drop(live);
+                    tokio::select! {
+                        () = gone.wait() => {}
+                        // Nobody is let ask while there is one.
+                        () = link.asked.notified() => {}
+                    }
+                }
+                pause = match since.elapsed() > pause {
+                    // It was there for longer than it would be waited for.
+                    true => PAUSE,
+                    false => {
+                        sleep(pause.saturating_sub(since.elapsed())).await;
+                        pause.saturating_mul(2).min(LONGEST)
+                    }
+                };
+                link.asked.notified().await;
             }
-            sleep(pause).await;
-            pause = pause.saturating_mul(2).min(LONGEST);
-            self.asked.notified().await;
         }
     }
 
@@ -66,8 +89,6 @@ impl Link {
 
 #[cfg(test)]
 mod tests {
-    use tokio::time::Instant;
-
     use super::*;
     use crate::mcp::McpServer;
 

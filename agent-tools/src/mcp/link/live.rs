@@ -11,6 +11,7 @@ use rmcp::{
     service::{Peer, PeerRequestOptions, RoleClient, RunningService, ServiceError},
 };
 use tokio::{
+    runtime::Handle,
     task::AbortHandle,
     time::{Instant, timeout},
 };
@@ -18,7 +19,7 @@ use tokio::{
 use crate::{
     mcp::{
         client::{Calls, Client},
-        ends::Hold,
+        ends::{Gone, Hold},
         handshake::Opened,
     },
     process::server::ServerProcess,
@@ -39,6 +40,8 @@ pub(in crate::mcp) struct Live {
     /// The last time that the server said something.
     heard: Mutex<Instant>,
     pub(super) keeper: OnceLock<AbortHandle>,
+    /// The runtime of the connection.
+    pub(in crate::mcp) runtime: Handle,
 }
 
 impl Drop for Live {
@@ -50,9 +53,10 @@ impl Drop for Live {
 }
 
 impl Live {
-    pub(super) fn new(opened: Opened, calls: Arc<Calls>) -> Self {
+    pub(super) fn new(opened: Opened, calls: Arc<Calls>, runtime: Handle) -> Self {
         let Opened { service, process, hold } = opened;
-        Self { service, calls, process, hold, heard: Mutex::new(Instant::now()), keeper: OnceLock::new() }
+        let (heard, keeper) = (Mutex::new(Instant::now()), OnceLock::new());
+        Self { service, calls, process, hold, heard, keeper, runtime }
     }
 
     pub(in crate::mcp) fn peer(&self) -> &Peer<RoleClient> {
@@ -64,16 +68,24 @@ impl Live {
         self.service.service().approver.as_ref()
     }
 
+    /// Tells when nothing is left of the connection.
+    pub(super) fn gone(&self) -> Gone {
+        self.hold.gone()
+    }
+
     /// Notes that the server said something.
     pub(in crate::mcp) fn hear(&self) {
         *self.heard.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
+    fn has_ended(&self) -> bool {
+        self.process.as_ref().is_some_and(|process| *process.watch().borrow())
+    }
+
     /// True if the connection and its process are there, as far as this side knows.
     fn is_there(&self) -> bool {
         // Another process may hold the pipes of one that has ended.
-        let has_ended = self.process.as_ref().is_some_and(|process| *process.watch().borrow());
-        !has_ended && !self.service.is_closed() && !self.peer().is_transport_closed()
+        !self.has_ended() && !self.service.is_closed() && !self.peer().is_transport_closed()
     }
 
     /// True if the connection is there, and need not be asked: the server said something not long ago.
@@ -99,6 +111,19 @@ impl Live {
             self.hear();
         }
         answered
+    }
+
+    /// Ends the connection and the server at once, whoever holds this.
+    pub(super) fn cut(&self) {
+        // The answers of one that has ended by itself are still read, until its keeper ends the connection.
+        if self.has_ended() {
+            return;
+        }
+        if let Some(process) = &self.process {
+            process.kill();
+        }
+        self.service.cancellation_token().cancel();
+        self.hold.cut();
     }
 
     /// Ends the connection and the server, and waits for their end.

@@ -27,10 +27,10 @@ impl Link {
     }
 
     /// Connects, and logs in where the server wants that.
-    pub(super) async fn connect_with_login(self: &Arc<Self>) -> Result<Arc<Live>, Failure> {
+    pub(super) async fn connect_with_login(self: &Arc<Self>, number: u64) -> Result<Arc<Live>, Failure> {
         for round in 0..LOGINS {
             let seen = self.logins();
-            match (self.in_time(self.connect()).await, &self.login) {
+            match (self.in_time(self.connect(number)).await, &self.login) {
                 // A server that refuses the tokens just made would want others for ever.
                 (Err(Failure::NeedsAuth(Some(wanted))), Some(login)) if wanted.is_more || round == 0 => {
                     Box::pin(self.log_in(login, &wanted, seen)).await.map_err(Failure::of_login)?;
@@ -39,7 +39,7 @@ impl Link {
                 (made, _) => return made,
             }
         }
-        self.in_time(self.connect()).await
+        self.in_time(self.connect(number)).await
     }
 
     async fn in_time<T>(&self, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
@@ -57,7 +57,7 @@ impl Link {
             return Ok(());
         }
         if let Some(waiting) = self.in_time(login.begin(wanted)).await? {
-            self.shown().set(McpState::NeedsAuth);
+            let _asked = Asked::new(self);
             let answer = login.answer(waiting).await?;
             self.in_time(login.finish(answer)).await?;
         }
@@ -75,7 +75,22 @@ impl Link {
     ///
     /// # Errors
     /// The reason that it failed, for the model.
-    pub(in crate::mcp) async fn log_in_again(&self, wanted: &Wanted, seen: u64) -> Result<(), String> {
+    pub(in crate::mcp) async fn log_in_again(
+        self: &Arc<Self>,
+        wanted: Wanted,
+        seen: u64,
+    ) -> Result<(), String> {
+        let link = Arc::clone(self);
+        // A call that is kept would keep all others from a login.
+        let done = self.driven(async move { link.logged_in_again(&wanted, seen).await }).await;
+        done.unwrap_or_else(|reason| Err(self.without_login(reason)))
+    }
+
+    fn without_login(&self, reason: &str) -> String {
+        format!("no login at the MCP server `{}`: {reason}", self.server.name)
+    }
+
+    async fn logged_in_again(&self, wanted: &Wanted, seen: u64) -> Result<(), String> {
         let Some(login) = &self.login else { return Err(self.wants_login()) };
         let mut shut = self.shut.subscribe();
         let done = tokio::select! {
@@ -88,10 +103,41 @@ impl Link {
             Err(Failure::Login(reason) | Failure::Other(reason)) => {
                 let reason = self.server.told(&reason, bound::TEXT);
                 self.shown().connected();
-                return Err(format!("no login at the MCP server `{}`: {reason}", self.server.name));
+                return Err(self.without_login(&reason));
             }
             Ok(()) => self.shown().connected(),
         }
         Ok(())
+    }
+}
+
+/// A person who is asked to log in. The state of before is shown again when this is dropped, for a connection that goes
+/// on without the login.
+struct Asked<'a> {
+    link: &'a Link,
+    before: McpState,
+}
+
+impl<'a> Asked<'a> {
+    fn new(link: &'a Link) -> Self {
+        let mut shown = link.shown();
+        let before = shown.state.clone();
+        shown.set(McpState::NeedsAuth);
+        Self { link, before }
+    }
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        let mut shown = self.link.shown();
+        if shown.state != McpState::NeedsAuth {
+            return;
+        }
+        match std::mem::replace(&mut self.before, McpState::NeedsAuth) {
+            McpState::Connected { .. } => shown.connected(),
+            failed @ McpState::Failed(_) => shown.set(failed),
+            // An attempt that is given up while it asks is not tried again until somebody wants it.
+            _ => {}
+        }
     }
 }

@@ -15,6 +15,7 @@ use std::{
 };
 
 use entourage_core::{bound, permission::Approver};
+use rmcp::service::ServiceError;
 use tokio::{
     runtime::Handle,
     sync::{Notify, watch},
@@ -45,6 +46,8 @@ pub(in crate::mcp) struct Link {
     /// Held during a login.
     turn: tokio::sync::Mutex<()>,
     slot: Mutex<Slot>,
+    /// Held by the attempt that works.
+    attempts: tokio::sync::Mutex<()>,
     shown: Mutex<Shown>,
     /// Rises with each change of the tools.
     revision: AtomicU64,
@@ -52,12 +55,16 @@ pub(in crate::mcp) struct Link {
     settled: watch::Sender<bool>,
     /// Each process of the server that has not ended has a receiver.
     processes: watch::Sender<()>,
-    /// The runtime in which the servers were started.
-    runtime: Handle,
+    /// The runtime in which the servers were started. All connections live in it, whoever asks for them.
+    pub(in crate::mcp) runtime: Handle,
     /// Told when somebody asks for the tools of a server that failed.
     asked: Notify,
     shut: watch::Sender<bool>,
 }
+
+/// Reasons that a task did not come to its end.
+const ENDED: &str = "the runtime in which the MCP servers were started has ended; start them again";
+const PANICKED: &str = "this program panicked";
 
 /// What is known of the server.
 #[derive(Debug)]
@@ -123,6 +130,7 @@ impl Link {
             logins: AtomicU64::new(0),
             turn: tokio::sync::Mutex::default(),
             slot: Mutex::default(),
+            attempts: tokio::sync::Mutex::default(),
             shown: Mutex::new(Shown {
                 state,
                 is_final: false,
@@ -168,22 +176,39 @@ impl Link {
     /// it does not poll. The task is aborted when this is dropped.
     ///
     /// # Errors
-    /// The reason that it did not come to its end, for the model.
+    /// The reason that it did not come to its end.
     async fn driven<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
-    ) -> Result<T, String> {
+    ) -> Result<T, &'static str> {
         let mut task = JoinSet::new();
-        task.spawn_on(work, &self.runtime());
-        let done = task.join_next().await.and_then(Result::ok);
-        done.ok_or_else(|| {
-            format!("the MCP server `{}` was given up with the runtime that waited for it", self.server.name)
-        })
+        task.spawn_on(work, &self.runtime);
+        match task.join_next().await {
+            Some(Ok(done)) => Ok(done),
+            Some(Err(error)) if error.is_panic() => Err(PANICKED),
+            _ => Err(ENDED),
+        }
     }
 
-    /// The runtime of the caller. One that has none gets that of the servers.
-    pub(in crate::mcp) fn runtime(&self) -> Handle {
-        Handle::try_current().unwrap_or_else(|_| self.runtime.clone())
+    /// True if the runtime of the servers has ended: it takes no task.
+    fn is_without_runtime(&self) -> bool {
+        let task = self.runtime.spawn(std::future::pending::<()>());
+        let is_refused = task.is_finished();
+        task.abort();
+        is_refused
+    }
+
+    /// Performs a part of a call until the server is shut down, which is its end on the connection too.
+    pub(in crate::mcp) async fn until_shut<T>(
+        &self,
+        work: impl Future<Output = Result<T, ServiceError>>,
+    ) -> Result<T, ServiceError> {
+        let mut shut = self.shut.subscribe();
+        tokio::select! {
+            biased;
+            _ = shut.wait_for(|shut| *shut) => Err(ServiceError::TransportClosed),
+            done = work => done,
+        }
     }
 
     fn is_over(&self) -> String {
@@ -208,22 +233,35 @@ impl Link {
         // Before those who wait for an attempt are told, who read it next.
         self.shown().state = McpState::Disabled;
         self.shut.send_replace(true);
-        let link = Arc::clone(self);
+        let end = End(Arc::clone(self));
         async move {
+            let link = &end.0;
             let attempt = link.slot().running();
             if let Some(attempt) = attempt {
                 // It ends at once.
                 drop(attempt.await);
             }
+            // One that was given up may be in its last poll.
+            drop(link.attempts.lock().await);
             let live = link.slot().live.clone();
             if let Some(live) = live {
                 live.end().await;
             }
-            let ended = link.slot().live.take();
-            drop(ended);
-            // Those of attempts, which were killed.
+            // Those of attempts and of broken connections, which were killed.
             link.processes.closed().await;
-            link.settled.send_replace(true);
         }
+    }
+}
+
+/// The end of a link. Dropped, it leaves nothing, also where the runtime that would wait for it has ended.
+struct End(Arc<Link>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        let live = self.0.slot().live.take();
+        if let Some(live) = live {
+            live.cut();
+        }
+        self.0.settled.send_replace(true);
     }
 }

@@ -16,7 +16,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{Link, Live};
+use super::{Link, Live, attempt::GIVEN_UP};
 use crate::{
     mcp::{
         answer,
@@ -50,7 +50,8 @@ struct Listed {
 }
 
 impl Link {
-    pub(super) async fn connect(self: &Arc<Self>) -> Result<Arc<Live>, Failure> {
+    /// Makes a connection for the attempt with this number, and keeps it.
+    pub(super) async fn connect(self: &Arc<Self>, number: u64) -> Result<Arc<Live>, Failure> {
         let (calls, changed) = (Arc::<Calls>::default(), Arc::<Notify>::default());
         let client = Client {
             server: self.server.name.clone(),
@@ -62,6 +63,7 @@ impl Link {
         let live = Live::new(
             open(&self.server, client, self.login.as_ref(), self.processes.subscribe()).await?,
             calls,
+            self.runtime.clone(),
         );
         let listed = match list(live.peer()).await {
             Ok(listed) => listed,
@@ -77,7 +79,7 @@ impl Link {
             }
         };
         let link = Arc::downgrade(self);
-        offer(&link, live.peer(), listed).await.map_err(|error| error.to_string())?;
+        let offered = Offered::new(&link, live.peer(), listed).await.map_err(|error| error.to_string())?;
         let keeper = Keeper {
             link,
             peer: live.peer().clone(),
@@ -89,9 +91,19 @@ impl Link {
             service: live.service.cancellation_token(),
         };
         let live = Arc::new(live);
-        self.slot().live = Some(Arc::clone(&live));
+        {
+            let mut slot = self.slot();
+            // One that was given up may come this far in its last poll. Nobody would end its server.
+            if !slot.is_current(number) || *self.shut.borrow() {
+                return Err(Failure::Other(GIVEN_UP.to_owned()));
+            }
+            if let Some(offered) = offered {
+                self.show(offered);
+            }
+            slot.live = Some(Arc::clone(&live));
+        }
         // Only now: it looks whether the connection is still this one.
-        drop(live.keeper.set(tokio::spawn(keeper.keep()).abort_handle()));
+        drop(live.keeper.set(self.runtime.spawn(keeper.keep()).abort_handle()));
         Ok(live)
     }
 
@@ -120,8 +132,8 @@ impl Link {
         (tools, left_out)
     }
 
-    /// Shows what is offered, of which these tools changed since they were accepted.
-    fn show(&self, tools: Vec<Declared>, left_out: usize, instructions: &str, changed: &BTreeSet<String>) {
+    fn show(&self, offered: Offered) {
+        let Offered { tools, left_out, instructions, changed } = offered;
         let before = self.tools();
         let asked = |declared: Declared| match changed.contains(declared.spec.name()) {
             true => declared.asked_about(&self.server.name, &self.pins),
@@ -134,7 +146,7 @@ impl Link {
             let mut shown = self.shown();
             (shown.tools, shown.left_out) = (tools, left_out);
             shown.connected();
-            shown.instructions = content::told(instructions, INSTRUCTIONS);
+            shown.instructions = content::told(&instructions, INSTRUCTIONS);
         }
         if !is_same {
             self.revision.fetch_add(1, Ordering::Release);
@@ -176,25 +188,34 @@ async fn list(peer: &Peer<RoleClient>) -> Result<Listed, ServiceError> {
     Ok(Listed { tools, unread })
 }
 
-/// Offers what the server listed. Holds no link while it waits: the connection ends with the last of its users.
-///
-/// # Errors
-/// That the pins cannot be kept: then what was offered before is.
-async fn offer(link: &Weak<Link>, peer: &Peer<RoleClient>, listed: Listed) -> Result<(), Error> {
-    let info = peer.peer_info();
-    let declared = link.upgrade().map(|link| {
-        let (tools, left_out) = link.declare(info.as_deref(), listed);
-        (tools, left_out, link.server.name.clone(), Arc::clone(&link.pins))
-    });
-    let Some((tools, left_out, server, pins)) = declared else { return Ok(()) };
-    let digests: BTreeMap<_, _> =
-        tools.iter().map(|tool| (tool.spec.name().to_owned(), tool.digest)).collect();
-    let changed = pins.changed(&server, digests).await?;
-    let instructions = info.and_then(|info| info.instructions.clone()).unwrap_or_default();
-    if let Some(link) = link.upgrade() {
-        link.show(tools, left_out, &instructions, &changed);
+/// What is to be offered of a server.
+struct Offered {
+    tools: Vec<Declared>,
+    left_out: usize,
+    instructions: String,
+    /// Names of the tools that changed since they were accepted.
+    changed: BTreeSet<String>,
+}
+
+impl Offered {
+    /// Declares what the server listed; `None` if nobody needs it any more. Holds no link while it waits: the connection
+    /// ends with the last of its users.
+    ///
+    /// # Errors
+    /// That the pins cannot be kept: then what was offered before is.
+    async fn new(link: &Weak<Link>, peer: &Peer<RoleClient>, listed: Listed) -> Result<Option<Self>, Error> {
+        let info = peer.peer_info();
+        let declared = link.upgrade().map(|link| {
+            let (tools, left_out) = link.declare(info.as_deref(), listed);
+            (tools, left_out, link.server.name.clone(), Arc::clone(&link.pins))
+        });
+        let Some((tools, left_out, server, pins)) = declared else { return Ok(None) };
+        let digests: BTreeMap<_, _> =
+            tools.iter().map(|tool| (tool.spec.name().to_owned(), tool.digest)).collect();
+        let changed = pins.changed(&server, digests).await?;
+        let instructions = info.and_then(|info| info.instructions.clone()).unwrap_or_default();
+        Ok(Some(Self { tools, left_out, instructions, changed }))
     }
-    Ok(())
 }
 
 /// The declaration of before, if it is the same, so that the set of tools is.
@@ -273,9 +294,49 @@ impl Keeper {
                 && is_current
             {
                 // Where the pins cannot be kept, a call of a tool that changed is refused.
-                let _ = offer(&self.link, &self.peer, listed).await;
+                let offered = Offered::new(&self.link, &self.peer, listed).await;
+                if let (Ok(Some(offered)), Some(link)) = (offered, self.link.upgrade()) {
+                    let slot = link.slot();
+                    // Another one may have come meanwhile, or none.
+                    if slot.live.as_ref().is_some_and(|live| Arc::ptr_eq(&live.calls, &self.calls)) {
+                        link.show(offered);
+                    }
+                    drop(slot);
+                }
             }
             sleep(RELIST).await;
         }
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use crate::mcp::{McpLifecycle, McpServer, McpState};
+
+    #[tokio::test]
+    async fn an_attempt_that_was_given_up_keeps_no_connection() {
+        const SCRIPT: &str = r#"while read -r line; do
+            id=$(printf '%s' "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')
+            about='"capabilities":{},"serverInfo":{"name":"sh","version":"1"}'
+            case "$line" in *'"initialize"'*)
+                printf '{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-06-18",%s}}\n' "$id" "$about" ;;
+            esac
+        done"#;
+        let server =
+            McpServer::command("files", "sh", ["-c", SCRIPT]).with_lifecycle(McpLifecycle::Initialize);
+        let runtime = tokio::runtime::Handle::current();
+        let link = Arc::new(Link::new(server, Arc::default(), None, runtime));
+        // Nobody waits for it.
+        assert!(link.connect(link.slot().number()).await.is_err());
+        assert!(link.slot().live.is_none());
+        assert_eq!(link.state(), McpState::Starting);
+        timeout(Duration::from_secs(60), link.processes.closed()).await.unwrap();
+        let live = link.live().await.unwrap();
+        assert_eq!(link.state(), McpState::Connected { tools: 0, left_out: 0 });
+        drop(live);
+        link.shut_down().await;
+        assert!(link.connect(link.slot().number()).await.is_err());
+        assert!(link.slot().live.is_none());
     }
 }

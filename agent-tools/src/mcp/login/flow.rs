@@ -1,6 +1,9 @@
 //! The steps of a login.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use entourage_core::bound;
 use reqwest::Url;
@@ -333,7 +336,10 @@ impl Login {
     pub(in crate::mcp) async fn answer(&self, waiting: Waiting) -> Result<Answered, Failure> {
         let Waiting { listener, address, state, manager } = waiting;
         if let Who::Person(show) = &self.settings.who {
-            show(&self.server, address.as_str());
+            // The program's own code. Others wait for the login.
+            let shown = AssertUnwindSafe(|| show(&self.server, address.as_str()));
+            catch_unwind(shown)
+                .map_err(|_| Failure::Login("this program panicked while it logged in".to_owned()))?;
         }
         if let Ok(Ok(answer)) = timeout(self.settings.time, listener.answer(&state)).await {
             return Ok(Answered { answer, manager });

@@ -328,7 +328,8 @@ mod tests {
         let runtime = tokio::runtime::Handle::current();
         let link = Arc::new(Link::new(server, Arc::default(), None, runtime));
         // Nobody waits for it.
-        assert!(link.connect(link.slot().number()).await.is_err());
+        let number = link.slot().number();
+        assert!(link.connect(number).await.is_err());
         assert!(link.slot().live.is_none());
         assert_eq!(link.state(), McpState::Starting);
         timeout(Duration::from_secs(60), link.processes.closed()).await.unwrap();
@@ -336,7 +337,8 @@ mod tests {
         assert_eq!(link.state(), McpState::Connected { tools: 0, left_out: 0 });
         drop(live);
         link.shut_down().await;
-        assert!(link.connect(link.slot().number()).await.is_err());
+        let number = link.slot().number();
+        assert!(link.connect(number).await.is_err());
         assert!(link.slot().live.is_none());
     }
 }

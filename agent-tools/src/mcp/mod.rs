@@ -52,7 +52,8 @@ pub use server::{McpLifecycle, McpServer};
 ///   start agents and ask the user. No tool names what it touches, so no scope with roots or hosts admits one.
 /// - A server that has resources or prompts has the tools `mcp_<server>_resources` and `mcp_<server>_prompts` too.
 /// - A server that cannot be reached, and has no tools yet, is tried again while agents ask for the tools: after 1 s at
-///   the earliest, then after twice as long each time, up to 1 minute. [`Mcp::reconnect`] tries at once.
+///   the earliest, then after twice as long each time, up to 1 minute; after 1 s anew once it was there for longer than
+///   that. [`Mcp::reconnect`] tries at once.
 /// - One attempt to connect is made for all who wait, who share its failure. It ends when nobody waits for it any more.
 /// - A connection that broke is made anew once for the next call. A call that ran when it broke is repeated if its tool
 ///   only reads, and is an error result otherwise. A server that was silent for 30 s is pinged before a call.

@@ -82,7 +82,7 @@ impl Link {
     ) -> Result<(), String> {
         let link = Arc::clone(self);
         // A call that is kept would keep all others from a login.
-        let done = self.driven(async move { link.logged_in_again(&wanted, seen).await }).await;
+        let done = self.driven(async move { Box::pin(link.logged_in_again(&wanted, seen)).await }).await;
         done.unwrap_or_else(|reason| Err(self.without_login(reason)))
     }
 

@@ -198,8 +198,8 @@ struct Offered {
 }
 
 impl Offered {
-    /// Declares what the server listed; `None` if nobody needs it any more. Holds no link while it waits: the connection
-    /// ends with the last of its users.
+    /// Declares what the server listed; `None` if nobody needs it any more. Holds no link while it waits: the
+    /// connection ends with the last of its users.
     ///
     /// # Errors
     /// That the pins cannot be kept: then what was offered before is.

@@ -238,31 +238,27 @@ mod tests {
 
     #[tokio::test]
     async fn bytes_arrive_in_order_and_ends_and_failures_are_told() {
+        // Streams that wait, and that say that they would have to.
         for says_so in [false, true] {
-            passed(says_so).await;
+            let (ours, theirs) = UnixStream::pair().unwrap();
+            ours.set_nonblocking(says_so).unwrap();
+            theirs.set_nonblocking(says_so).unwrap();
+            let mut input = Input::new(ours.try_clone().unwrap()).unwrap();
+            let mut output = Output::new(theirs.try_clone().unwrap()).unwrap();
+            let sent: Vec<u8> = (0..1_000_000_u32).flat_map(u32::to_le_bytes).collect();
+            let (mut all, expected) = (Vec::new(), sent.clone());
+            let writing = async {
+                output.write_all(&sent).await.unwrap();
+                output.flush().await.unwrap();
+                theirs.shutdown(std::net::Shutdown::Write).unwrap();
+            };
+            let (read, ()) = tokio::join!(input.read_to_end(&mut all), writing);
+            assert!(read.unwrap() == expected.len() && all == expected);
+            drop((input, ours));
+            // The thread of the input has seen the end, so that nobody reads any more.
+            let failed = async { while output.write_all(b"more").await.and(output.flush().await).is_ok() {} };
+            timeout(Duration::from_secs(60), failed).await.unwrap();
         }
-    }
-
-    /// Passes bytes through sockets, that wait or say that they would have to.
-    async fn passed(says_so: bool) {
-        let (ours, theirs) = UnixStream::pair().unwrap();
-        ours.set_nonblocking(says_so).unwrap();
-        theirs.set_nonblocking(says_so).unwrap();
-        let mut input = Input::new(ours.try_clone().unwrap()).unwrap();
-        let mut output = Output::new(theirs.try_clone().unwrap()).unwrap();
-        let sent: Vec<u8> = (0..1_000_000_u32).flat_map(u32::to_le_bytes).collect();
-        let (mut all, expected) = (Vec::new(), sent.clone());
-        let writing = async {
-            output.write_all(&sent).await.unwrap();
-            output.flush().await.unwrap();
-            theirs.shutdown(std::net::Shutdown::Write).unwrap();
-        };
-        let (read, ()) = tokio::join!(input.read_to_end(&mut all), writing);
-        assert!(read.unwrap() == expected.len() && all == expected);
-        drop((input, ours));
-        // The thread of the input has seen the end, so that nobody reads any more.
-        let failed = async { while output.write_all(b"more").await.and(output.flush().await).is_ok() {} };
-        timeout(Duration::from_secs(60), failed).await.unwrap();
     }
 
     #[test]

@@ -101,8 +101,8 @@ impl<T: Output> Handle<T> {
         })
     }
 
-    /// Sets how many attempts it has, the first one included; there is no other one after a denial, a cancel, or the end
-    /// of a budget or a deadline. Default 1; with [`Handle::escalate`] one per agent, at most 3.
+    /// Sets how many attempts it has, the first one included. A denial, a cancel, and the end of a budget or a deadline
+    /// are followed by no other one. Default 1; with [`Handle::escalate`] one per agent, at most 3.
     pub fn attempts(self, attempts: u32) -> Self {
         self.edit(|node| node.attempts = Some(attempts))
     }

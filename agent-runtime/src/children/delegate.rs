@@ -193,16 +193,15 @@ impl LocalEffects {
                 let run =
                     pin!(begin(&cx, &site, &journal, (*delegate).clone(), held, pool.clone(), unseated));
                 let end = within(limit, cancel, run).await;
-                match &end {
-                    Err(error) if journal.came_second() => {
-                        tries = tries.saturating_sub(1);
-                        if tries > 0 {
-                            // A process that this run was taken from is still at work there.
-                            continue;
-                        }
-                        journal.refused(error);
+                if let Err(error) = &end
+                    && journal.came_second()
+                {
+                    tries = tries.saturating_sub(1);
+                    if tries > 0 {
+                        // A process that this run was taken from is still at work there.
+                        continue;
                     }
-                    _ => {}
+                    journal.refused(error);
                 }
                 break end;
             };

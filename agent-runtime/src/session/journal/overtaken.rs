@@ -1,8 +1,7 @@
 //! Trees of sessions that another process took over.
 //!
-//! A process that was overtaken cancels its runs. What they would store of that is no end of theirs, and the process
-//! that goes on with them would take it for one. So nothing of the whole tree is stored any more, as soon as one of its
-//! sessions was refused.
+//! A process that was overtaken cancels its runs. If they stored that, the process that goes on with them would take it
+//! for their ends. So nothing of the whole tree is stored any more, as soon as one of its sessions was refused.
 
 use std::sync::{Arc, OnceLock};
 

@@ -13,7 +13,7 @@ use futures_util::{
 use tokio::time::timeout;
 
 use super::{Link, Live};
-use crate::mcp::{McpState, handshake::Failure};
+use crate::mcp::{McpState, client::Calls, handshake::Failure};
 
 /// The connection, or the reason for the model that there is none.
 type Made = Result<Arc<Live>, String>;
@@ -37,6 +37,11 @@ impl Slot {
     /// The attempt that somebody waits for.
     pub(super) fn running(&self) -> Option<Shared<Attempt>> {
         self.attempt.as_ref().and_then(WeakShared::upgrade)
+    }
+
+    /// True if the connection with these calls is the one there is.
+    pub(super) fn is_on(&self, calls: &Arc<Calls>) -> bool {
+        self.live.as_ref().is_some_and(|live| Arc::ptr_eq(&live.calls, calls))
     }
 
     #[cfg(test)]

@@ -153,11 +153,6 @@ impl Link {
         }
     }
 
-    /// True if the connection with these calls is the one there is.
-    fn is_on(&self, calls: &Arc<Calls>) -> bool {
-        self.slot().live.as_ref().is_some_and(|live| Arc::ptr_eq(&live.calls, calls))
-    }
-
     /// Notes the end of a connection that was not ended here.
     fn broke(&self) {
         let reason = match &self.server.reach {
@@ -188,7 +183,7 @@ async fn list(peer: &Peer<RoleClient>) -> Result<Listed, ServiceError> {
     Ok(Listed { tools, unread })
 }
 
-/// What is to be offered of a server.
+/// The tools and instructions that a server offers next.
 struct Offered {
     tools: Vec<Declared>,
     left_out: usize,
@@ -245,7 +240,7 @@ impl Keeper {
             () = self.end() => {}
         }
         let Self { link, calls, gone, service, .. } = self;
-        if let Some(link) = link.upgrade().filter(|link| link.is_on(&calls)) {
+        if let Some(link) = link.upgrade().filter(|link| link.slot().is_on(&calls)) {
             link.broke();
         }
         // A process that lives on may hold the pipes of a server that has ended. Nobody answers there any more.
@@ -289,7 +284,7 @@ impl Keeper {
                 },
             }
             let listed = timeout(self.time, list(&self.peer)).await;
-            let is_current = self.link.upgrade().is_some_and(|link| link.is_on(&self.calls));
+            let is_current = self.link.upgrade().is_some_and(|link| link.slot().is_on(&self.calls));
             if let Ok(Ok(listed)) = listed
                 && is_current
             {
@@ -298,7 +293,7 @@ impl Keeper {
                 if let (Ok(Some(offered)), Some(link)) = (offered, self.link.upgrade()) {
                     let slot = link.slot();
                     // Another one may have come meanwhile, or none.
-                    if slot.live.as_ref().is_some_and(|live| Arc::ptr_eq(&live.calls, &self.calls)) {
+                    if slot.is_on(&self.calls) {
                         link.show(offered);
                     }
                     drop(slot);

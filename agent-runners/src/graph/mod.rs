@@ -39,7 +39,8 @@ pub(crate) use inputs::{EdgeNumbers, Inputs, Slots};
 pub use needs::{Each, Needs, Optional, Output};
 pub(crate) use needs::{GraphInput, GraphMessage};
 pub(crate) use node::{
-    AgentWork, Beside, Condition, Edge, GatherFn, MapWork, Node, ReadFn, Retries, StepFn, TaskFn, Work,
+    AgentWork, Attempting, Beside, Condition, Edge, GatherFn, MapWork, Node, ReadFn, Retries, StepFn, TaskFn,
+    Work,
 };
 pub use plan::{Plan, PlanTask};
 pub use problem::{GraphError, Problem};

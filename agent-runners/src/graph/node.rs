@@ -108,6 +108,16 @@ impl AgentWork {
     }
 }
 
+/// An attempt that is about to begin, or that a resumed run goes on with.
+pub(crate) struct Attempting<'a> {
+    /// Id of its node.
+    pub(crate) node: &'a str,
+    /// Name of its agent.
+    pub(crate) agent: &'a str,
+    /// Its session.
+    pub(crate) child: &'a SessionId,
+}
+
 /// What goes on beside the nodes of a run: it records values of its own in the graph's session.
 pub(crate) trait Beside: Send + Sync {
     /// Takes note of a value that a replayed run recorded.
@@ -116,11 +126,11 @@ pub(crate) trait Beside: Send + Sync {
     /// Those of a record that cannot be read.
     fn recall(&self, record: &Recorded) -> Result<()>;
 
-    /// Completes the task of an attempt by the agent of this name, in the session of this id.
+    /// Completes the task of an attempt.
     ///
     /// # Errors
     /// An error fails the attempt.
-    fn brief(&self, task: Task, agent: &str, child: &SessionId) -> Result<Task>;
+    fn brief(&self, task: Task, attempt: Attempting<'_>) -> Result<Task>;
 
     /// True when the supervisor is to be asked as soon as the run begins or goes on.
     fn is_calling(&self) -> bool;

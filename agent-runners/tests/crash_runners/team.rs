@@ -26,7 +26,7 @@ fn lo09_lo13_a_team_killed_at_every_point_runs_no_item_twice_and_loses_no_messag
         &[
             "record:team.planned",
             "record:team.message",
-            "record:team.delivered {\\\"messages\\\":[\\\"m1\\\",\\\"m2\\\"]",
+            "record:team.delivered {\\\"item\\\":\\\"write\\\",\\\"messages\\\":[\\\"m1\\\",\\\"m2\\\"]",
             "record:graph.supervisor_asked",
             "record:graph.changed",
             "record:graph.node_finished check",

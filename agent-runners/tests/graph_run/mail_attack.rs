@@ -350,3 +350,34 @@ async fn a_pause_reaches_a_member_that_waits_and_the_lead_that_is_asked() {
     assert_eq!(session.resume(&team).outcome().await.unwrap().text, "Done.");
     assert!(prompts_of_results(&ann)[0].contains("before the work was paused"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn lo09_an_attempt_is_given_what_the_failed_one_was_given_and_has_not_answered() {
+    let again = || steps(&[json!({"do": "retry", "task": "b"})]);
+    let lead = ScriptedProvider::new()
+        .text(plan(&[for_member("a", "ann", &[]), for_member("b", "bob", &["a"])]))
+        .text(again())
+        .text(again())
+        .text("Done.");
+    let ann = ScriptedProvider::new()
+        .calls([
+            ("send_message", send("bob", "request", "Which port?")),
+            ("send_message", send("bob", "status", "Mind the gap.")),
+        ])
+        .text("Told.");
+    let bob = ScriptedProvider::new()
+        .fail(ErrorKind::Protocol, "none is there")
+        .call("send_message", responding("ann", "m1", "Port 80."))
+        .fail(ErrorKind::Protocol, "it is gone")
+        .text("Reviewed.");
+    let members = [("ann", &ann), ("bob", &bob)].map(|(name, model)| Member::new(react(name, model)));
+    let team = Team::builder("crew", lead.model()).members(members).mailbox().build().unwrap();
+    assert_eq!(team.ask("Go").await.unwrap(), "Done.");
+
+    let asked = prompts(&bob);
+    let were_given = |texts: [bool; 2]| {
+        move |prompt: &String| [prompt.contains("Which port?"), prompt.contains("Mind the gap.")] == texts
+    };
+    assert!([&asked[0], &asked[1]].into_iter().all(were_given([true, true])), "{asked:?}");
+    assert!(were_given([false, true])(&asked[3]), "{asked:?}");
+}

@@ -18,7 +18,7 @@ use entourage_runtime::{Caught, check_prompt};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    super::{AgentWork, Beside, Inputs, NodeValue, StepFn, section, work::with_text},
+    super::{AgentWork, Attempting, Beside, Inputs, NodeValue, StepFn, section, work::with_text},
     machine::{guarded, panicked},
     track::{Attempt, Ended, Spent},
 };
@@ -79,6 +79,8 @@ fn timed_out(limit: Option<Duration>) -> Error {
 /// An attempt by an agent.
 pub(super) struct Worker {
     pub(super) work: AgentWork,
+    /// Id of its node.
+    pub(super) node: Arc<str>,
     pub(super) agent: Arc<dyn Agent>,
     /// The agent's name among the parts of the graph, if that is not its own.
     pub(super) part: Option<Arc<str>>,
@@ -96,7 +98,10 @@ impl Worker {
     pub(super) async fn run(&self, cx: &RunContext) -> Ended {
         let made = guarded("making the task", || (self.work.task)(&self.inputs));
         let briefed = made.and_then(|task| match &self.beside {
-            Some(beside) => beside.brief(task, self.agent.name(), &self.child),
+            Some(beside) => {
+                let (node, agent, child) = (&*self.node, self.agent.name(), &self.child);
+                beside.brief(task, Attempting { node, agent, child })
+            }
             None => Ok(task),
         });
         let task = match briefed.and_then(|task| check_prompt(&task).map(|()| task)) {

@@ -126,6 +126,7 @@ impl Machine {
         }
         Some(Worker {
             work,
+            node: self.id(place),
             part: self.graph.part(place, &agent),
             beside: self.graph.beside.clone(),
             agent,

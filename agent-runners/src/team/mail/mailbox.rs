@@ -1,7 +1,7 @@
 //! Messages that wait and that were delivered: a fold over their records. Pure.
 
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
     sync::Arc,
 };
 
@@ -24,6 +24,8 @@ pub(super) struct Mailbox {
     responses: HashMap<Arc<str>, Arc<TeamMessage>>,
     /// Deliveries at each place, oldest first.
     delivered: HashMap<Arc<str>, Vec<Arc<Delivered>>>,
+    /// Place of the newest attempt at each item, by its recipient.
+    attempts: HashMap<(Arc<str>, Arc<str>), Arc<str>>,
     /// Requests whose response a call waits for.
     awaited: HashMap<Arc<str>, usize>,
 }
@@ -101,8 +103,27 @@ impl Mailbox {
         brought
     }
 
+    /// Takes note of the delivery that begins an attempt at an item. What an attempt before it was given, by prompt or
+    /// by results, waits again: this one has no memory of that. Requests that its recipient has answered do not.
+    pub(super) fn begin(&mut self, delivered: &Delivered) {
+        let Some(item) = &delivered.item else { return };
+        let attempt = (Arc::clone(&delivered.to), Arc::clone(item));
+        let before = self.attempts.insert(attempt, Arc::clone(&delivered.place));
+        let Some(before) = before.filter(|place| *place != delivered.place) else { return };
+        let own = self.messages.values().filter(|message| message.from == delivered.to);
+        let answered: HashSet<_> = own.filter_map(|message| message.of.clone()).collect();
+        let given = self.delivered(&before, |it| it.to == delivered.to);
+        let Some(waiting) = self.waiting.get_mut(&delivered.to) else { return };
+        for message in given.into_iter().filter(|message| !answered.contains(&message.id)) {
+            if let Err(place) = waiting.binary_search_by(|it| it.order().cmp(&message.order())) {
+                waiting.insert(place, message);
+            }
+        }
+    }
+
     /// Takes note of a delivery: the messages wait no more.
     pub(super) fn deliver(&mut self, delivered: &Arc<Delivered>) {
+        self.begin(delivered);
         if let Some(waiting) = self.waiting.get_mut(&delivered.to) {
             // They are the first ones, but for those that were awaited.
             for id in &delivered.messages {
@@ -236,8 +257,8 @@ mod tests {
                         prop_assert_eq!(mailbox.has_mail(IDS[to]), !messages.is_empty());
                         heard.entry(IDS[to]).or_default().extend(messages.iter().cloned());
                         let messages = messages.iter().map(|message| Arc::clone(&message.id)).collect();
-                        let place = format!("place {place}").into();
-                        let delivered = Arc::new(Delivered { to: IDS[to].into(), place, call: None, messages });
+                        let delivered = Delivered::by_prompt(IDS[to], &format!("place {place}"), None);
+                        let delivered = Arc::new(Delivered { messages, ..delivered });
                         mailbox.deliver(&delivered);
                         record.push(Err(delivered));
                     }
@@ -260,6 +281,79 @@ mod tests {
                     .collect();
                 let heard: Vec<_> = heard.entry(to).or_default().iter().map(|it| &it.id).collect();
                 prop_assert_eq!(heard, naive, "{}", to);
+            }
+        }
+
+        #[test]
+        fn lo09_what_an_attempt_was_given_reaches_the_next_one_and_nobody_else(
+            steps in proptest::collection::vec((0..8_usize, 0..4_usize, 0..5_usize, 0..900_usize), 0..120),
+        ) {
+            let new = || Mailbox::new(IDS.map(Arc::from));
+            let (mut mailbox, mut record) = (new(), Vec::new());
+            let mut sent: Vec<Arc<TeamMessage>> = Vec::new();
+            // The place of the newest attempt at each item, and what was read there.
+            let mut places: BTreeMap<(usize, usize), Arc<str>> = BTreeMap::new();
+            let mut read: BTreeMap<Arc<str>, Vec<Arc<str>>> = BTreeMap::new();
+            let last = (0..IDS.len()).map(|to| (7, to, 0, usize::MAX));
+            for (kind, of, with, most) in steps.into_iter().chain(last) {
+                let delivery = match kind {
+                    0..=2 => {
+                        let mut message = TeamMessage::clone(&message(sent.len(), of, with));
+                        let asked = sent.get(most % sent.len().max(1));
+                        let asked = asked.filter(|it| kind == 0 && it.from != message.from);
+                        message.of = asked.map(|it| Arc::clone(&it.id));
+                        let message = Arc::new(message);
+                        mailbox.post(&message);
+                        record.push(Ok(Arc::clone(&message)));
+                        sent.push(message);
+                        continue;
+                    }
+                    3 | 4 => {
+                        let place = Arc::from(format!("place {}", record.len()));
+                        if let Some(before) = places.insert((of, with), Arc::clone(&place)) {
+                            read.remove(&before);
+                        }
+                        Delivered::by_prompt(IDS[of], &place, Some(&format!("item {with}")))
+                    }
+                    5 => match places.get(&(of, with)) {
+                        Some(place) => Delivered::by_call((IDS[of], place, &record.len().to_string())),
+                        None => continue,
+                    },
+                    6 => {
+                        mailbox = new();
+                        for entry in &record {
+                            match entry {
+                                Ok(message) => mailbox.post(message),
+                                Err(delivered) => mailbox.deliver(delivered),
+                            }
+                        }
+                        continue;
+                    }
+                    _ => Delivered::by_prompt(IDS[of], &format!("end {}", record.len()), None),
+                };
+                mailbox.begin(&delivery);
+                let messages = mailbox.waiting(IDS[of], most);
+                // What comes at once is in order: another attempt may have read newer ones before.
+                prop_assert!(messages.iter().is_sorted_by_key(|message| message.order()));
+                let messages: Vec<_> = messages.iter().map(|message| Arc::clone(&message.id)).collect();
+                read.entry(Arc::clone(&delivery.place)).or_default().extend(messages.iter().cloned());
+                let delivered = Arc::new(Delivered { messages, ..delivery });
+                mailbox.deliver(&delivered);
+                record.push(Err(delivered));
+            }
+            let to_whom = |place: &Arc<str>| record.iter().find_map(|entry| {
+                entry.as_ref().err().filter(|it| it.place == *place).map(|it| Arc::clone(&it.to))
+            });
+            for to in IDS {
+                let here = read.iter().filter(|(place, _)| to_whom(place).as_deref() == Some(to));
+                let mut here: Vec<_> = here.flat_map(|(_, ids)| ids).collect();
+                here.sort();
+                let is_its = |it: &&Arc<TeamMessage>| &*it.to == to || (&*it.to == EVERYONE && &*it.from != to);
+                let answered = |id: &Arc<str>| sent.iter().any(|it| &*it.from == to && it.of.as_ref() == Some(id));
+                let mut due: Vec<_> = sent.iter().filter(is_its).map(|it| &it.id).collect();
+                due.retain(|id| !answered(id) || here.contains(id));
+                due.sort();
+                prop_assert_eq!(here, due, "{}", to);
             }
         }
     }

@@ -67,6 +67,13 @@ pub struct TeamMessage {
     pub labels: Labels,
 }
 
+impl TeamMessage {
+    /// Returns its place in the order in which messages were sent: `m2` comes before `m10`.
+    fn order(&self) -> (usize, &str) {
+        (self.id.len(), &self.id)
+    }
+}
+
 impl Record for TeamMessage {
     const KIND: &'static str = "team.message";
 
@@ -89,8 +96,27 @@ pub(super) struct Delivered {
     /// The tool call that brought them; `None` for those of a prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) call: Option<Arc<str>>,
+    /// The item whose attempt the prompt begins; `None` for the lead, and for those of a call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) item: Option<Arc<str>>,
     /// Ids of the messages.
     pub(super) messages: Vec<Arc<str>>,
+}
+
+impl Delivered {
+    fn by_prompt(to: &str, place: &str, item: Option<&str>) -> Self {
+        Self {
+            to: to.into(),
+            place: place.into(),
+            call: None,
+            item: item.map(Into::into),
+            messages: Vec::new(),
+        }
+    }
+
+    fn by_call((to, place, call): (&str, &str, &str)) -> Self {
+        Self { to: to.into(), place: place.into(), call: Some(call.into()), item: None, messages: Vec::new() }
+    }
 }
 
 impl Record for Delivered {

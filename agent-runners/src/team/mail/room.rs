@@ -7,7 +7,7 @@ use std::{
 };
 
 use entourage_core::{
-    Error, ErrorKind, Result, SessionId,
+    Error, ErrorKind, Result,
     event::{Event, Recorded},
     run::{RunContext, Task},
     session::SessionState,
@@ -21,7 +21,7 @@ use super::{
     mailbox::{Brought, Mailbox},
     shown,
 };
-use crate::graph::{Beside, GraphControl, with_text};
+use crate::graph::{Attempting, Beside, GraphControl, with_text};
 
 /// Most messages of one run.
 const MOST: usize = 10_000;
@@ -160,7 +160,7 @@ impl Room {
     /// # Errors
     /// An error when the team's run is over.
     pub(crate) fn with_prompt(&self, to: &str, place: &str) -> Result<Mail> {
-        self.prompted(to, place, AT_ONCE)
+        self.prompted(Delivered::by_prompt(to, place, None), AT_ONCE)
     }
 
     /// Returns what is left for the lead when the work is over.
@@ -168,7 +168,7 @@ impl Room {
     /// # Errors
     /// An error when the team's run is over.
     pub(crate) fn at_end(&self, place: &str) -> Result<Mail> {
-        let mut mail = self.prompted(LEAD, place, AT_END)?;
+        let mut mail = self.prompted(Delivered::by_prompt(LEAD, place, None), AT_END)?;
         match self.lock().left(LEAD) {
             0 => {}
             left => mail.text += &format!("\n({left} later messages are left out)"),
@@ -176,15 +176,17 @@ impl Room {
         Ok(mail)
     }
 
-    fn prompted(&self, to: &str, place: &str, bytes: usize) -> Result<Mail> {
+    fn prompted(&self, delivery: Delivered, bytes: usize) -> Result<Mail> {
         let mut mailbox = self.lock();
+        let place = Arc::clone(&delivery.place);
         let prompted = |delivered: &Delivered| delivered.call.is_none();
         // No mail is recorded too: what comes later must not be taken for a part of the prompt.
-        if !mailbox.has_delivered(place, prompted) {
-            let messages = mailbox.waiting(to, bytes);
-            self.hand_out(&mut mailbox, &messages, (to, place, None))?;
+        if !mailbox.has_delivered(&place, prompted) {
+            mailbox.begin(&delivery);
+            let messages = mailbox.waiting(&delivery.to, bytes);
+            self.hand_out(&mut mailbox, &messages, delivery)?;
         }
-        let messages = mailbox.delivered(place, prompted);
+        let messages = mailbox.delivered(&place, prompted);
         Ok(Mail { text: shown(&messages), labels: labels(&messages) })
     }
 
@@ -207,7 +209,7 @@ impl Room {
             let is_new = |message: &&Arc<TeamMessage>| given.iter().all(|it| it.id != message.id);
             let new: Vec<_> = messages.iter().filter(is_new).cloned().collect();
             if !new.is_empty() {
-                self.hand_out(&mut mailbox, &new, (to, place, Some(call)))?;
+                self.hand_out(&mut mailbox, &new, Delivered::by_call(by))?;
             }
             messages
         };
@@ -219,12 +221,10 @@ impl Room {
         &self,
         mailbox: &mut Mailbox,
         messages: &[Arc<TeamMessage>],
-        (to, place, call): (&str, &str, Option<&str>),
+        mut delivery: Delivered,
     ) -> Result<()> {
-        let ids = messages.iter().map(|message| Arc::clone(&message.id)).collect();
-        let (to, place, call) = (to.into(), place.into(), call.map(Into::into));
-        let delivered = Delivered { to, place, call, messages: ids };
-        mailbox.deliver(&self.cx.append_with(|_, _| Ok(delivered))?);
+        delivery.messages = messages.iter().map(|message| Arc::clone(&message.id)).collect();
+        mailbox.deliver(&self.cx.append_with(|_, _| Ok(delivery))?);
         Ok(())
     }
 
@@ -246,8 +246,7 @@ impl Room {
         let lost = lost.filter_map(|(id, _)| mailbox.message(id));
         // A call that waits for a response brings that itself.
         let mut lost: Vec<_> = lost.filter(|message| !mailbox.is_awaited(message)).cloned().collect();
-        // `m2` was sent before `m10`.
-        lost.sort_by(|one, other| (one.id.len(), &one.id).cmp(&(other.id.len(), &other.id)));
+        lost.sort_by(|one, other| one.order().cmp(&other.order()));
         lost
     }
 
@@ -299,13 +298,12 @@ impl Room {
     }
 
     async fn hand_over(&self, response: &Arc<TeamMessage>, by: (&str, &str, &str)) -> Result<()> {
-        let (to, place, call) = by;
         let is_new = {
             let mut mailbox = self.lock();
             let is_new = mailbox.waits(response);
             if is_new {
                 let messages = [Arc::clone(response)];
-                self.hand_out(&mut mailbox, &messages, (to, place, Some(call)))?;
+                self.hand_out(&mut mailbox, &messages, Delivered::by_call(by))?;
             }
             is_new
         };
@@ -313,7 +311,7 @@ impl Room {
             return self.cx.commit().await;
         }
         // The same call of an earlier process was given it.
-        if let Some(brought) = self.earlier().get_mut(place) {
+        if let Some(brought) = self.earlier().get_mut(by.1) {
             brought.remove(&response.id);
         }
         Ok(())
@@ -325,8 +323,9 @@ impl Beside for Room {
         recall(&mut self.lock(), record)
     }
 
-    fn brief(&self, task: Task, agent: &str, child: &SessionId) -> Result<Task> {
-        let mail = self.with_prompt(agent, child.as_str())?;
+    fn brief(&self, task: Task, attempt: Attempting<'_>) -> Result<Task> {
+        let Attempting { node, agent, child } = attempt;
+        let mail = self.prompted(Delivered::by_prompt(agent, child.as_str(), Some(node)), AT_ONCE)?;
         Ok(match mail.text.as_str() {
             "" => task,
             text => {

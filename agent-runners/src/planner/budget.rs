@@ -25,7 +25,8 @@ const CHARACTERS: usize = 4;
 /// - Parts that the program fixes (system, location, profile, each tool that an executor may have) are checked when the
 ///   planner is built: the error names the part that is too long.
 /// - A step whose description or tools are too long is refused with its plan.
-/// - Conversations that are too long lose their oldest exchanges, whole; the newest stays whatever its length.
+/// - Conversations that are too long lose their oldest exchanges, whole; the newest stays whatever its length, and so
+///   does an executor's task.
 /// - Data, which are the results of earlier steps, are cut to equal shares.
 /// - The buffer is what the estimate may be wrong by, and the tool `reply`.
 ///
@@ -170,7 +171,8 @@ pub(super) fn shares<'a>(texts: impl IntoIterator<Item = &'a str>, most: usize) 
 }
 
 /// Returns the conversation without its oldest exchanges, so that it takes at most so many tokens; `None` if it needs
-/// no change. An exchange begins with a message of the user. The newest stays, and with `keeps_first` the oldest too.
+/// no change. An exchange begins with a message of the user. The newest stays, and with `keeps_first` the first message
+/// too, which is a task: what was done for it at first is dropped like an exchange.
 pub(super) fn fitted(history: &History, most: usize, keeps_first: bool) -> Option<History> {
     let most = u64::try_from(most).unwrap_or(u64::MAX);
     let sizes: Vec<_> = history.iter().map(|message| estimate_tokens(message)).collect();
@@ -180,10 +182,9 @@ pub(super) fn fitted(history: &History, most: usize, keeps_first: bool) -> Optio
     }
     let is_user = |(_, message): &(_, &Arc<Message>)| message.role() == Role::User;
     let mut starts: Vec<_> = history.iter().enumerate().filter(is_user).map(|(at, _)| at).collect();
-    if keeps_first && !starts.is_empty() {
-        starts.remove(0);
-    }
-    let from = starts.first().copied()?;
+    let first = starts.first_mut()?;
+    *first = first.saturating_add(usize::from(keeps_first));
+    let from = *first;
     let mut until = from;
     for next in starts.into_iter().skip(1) {
         if total <= most {
@@ -228,10 +229,14 @@ mod tests {
         );
         assert_eq!(texts(&fitted(&talk(3), 0, false).unwrap()), ["ask 00000002", "say 00000002"]);
         assert_eq!(
-            texts(&fitted(&talk(3), 12, true).unwrap()),
-            ["ask 00000000", "say 00000000", "ask 00000002", "say 00000002"].map(str::to_owned)
+            texts(&fitted(&talk(3), 15, true).unwrap()),
+            ["ask 00000000", "ask 00000001", "say 00000001", "ask 00000002", "say 00000002"]
         );
-        assert!(fitted(&talk(1), 0, false).is_none() && fitted(&talk(2), 0, true).is_none());
+        assert_eq!(
+            texts(&fitted(&talk(3), 0, true).unwrap()),
+            ["ask 00000000", "ask 00000002", "say 00000002"]
+        );
+        assert!(fitted(&talk(1), 0, false).is_none() && fitted(&talk(1), 0, true).is_none());
     }
 
     #[test]

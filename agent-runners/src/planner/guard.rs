@@ -73,7 +73,7 @@ pub(super) fn calls_in(message: &Arc<Message>) -> u32 {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Within {
     pub(super) tokens: usize,
-    /// True if the first exchange stays, which has the assignment.
+    /// True if the first message stays, which is the assignment.
     pub(super) keeps_first: bool,
 }
 

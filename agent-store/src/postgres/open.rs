@@ -52,8 +52,8 @@ impl PostgresBuilder {
     }
 
     /// Sets the schema of the tables; it is created if it does not exist. A name has 1 to 63 lower-case letters, digits
-    /// and underscores, and does not begin with a digit or `pg_`. Default: the first existing schema of the user's
-    /// search path, as a rule `public`.
+    /// and underscores, does not begin with a digit or `pg_`, and is not `information_schema`. Default: the first
+    /// existing schema of the user's search path, as a rule `public`.
     pub fn schema(mut self, schema: impl Into<String>) -> Self {
         self.schema = Some(schema.into());
         self
@@ -174,12 +174,13 @@ fn check_schema(schema: Option<&str>) -> Result<()> {
             && schema.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
             && !schema.starts_with(|c: char| c.is_ascii_digit())
             && !schema.starts_with("pg_")
+            && schema != "information_schema"
     };
     match schema {
         Some(schema) if !fits(schema) => Err(Error::new(
             ErrorKind::InvalidInput,
-            "the name of a schema has 1 to 63 lower-case letters, digits and underscores and begins neither with a digit \
-             nor with `pg_`; choose another one",
+            "the name of a schema has 1 to 63 lower-case letters, digits and underscores, begins neither with a digit \
+             nor with `pg_`, and is not `information_schema`; choose another one",
         )
         .during(OPERATION)
         .with("schema", schema.chars().take(64).collect::<String>())),
@@ -239,9 +240,22 @@ mod tests {
     #[test]
     fn attack_05_a_schema_is_a_plain_name() {
         let long = "x".repeat(64);
-        for schema in
-            ["", "a b", "a\"b", "A", "1a", "pg_temp", "a;b", "a,b", "a-b", "é", "a\0", "$user", &long]
-        {
+        for schema in [
+            "",
+            "a b",
+            "a\"b",
+            "A",
+            "1a",
+            "pg_temp",
+            "information_schema",
+            "a;b",
+            "a,b",
+            "a-b",
+            "é",
+            "a\0",
+            "$user",
+            &long,
+        ] {
             let error = check_schema(Some(schema)).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{schema}");
         }

@@ -358,6 +358,13 @@ fn a_resumed_team_may_have_learned_and_must_have_its_members() {
         assert_eq!(error.kind(), ErrorKind::Diverged, "{error}");
     });
     process(async {
+        // The lead was told of the members.
+        let team = build(&open, &["ann", "bob", "eve"], true, true);
+        let error = runtime_on(&store).session_with_id(root()).resume(&team).outcome().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Diverged, "{error}");
+        assert!(error.message().contains("asks for a task of the agent `lead`"), "{error}");
+    });
+    process(async {
         let team = build(&open, &["ann", "bob"], true, false);
         let outcome = runtime_on(&store).session_with_id(root()).resume(&team).outcome().await.unwrap();
         assert_eq!(&*outcome.text, "Done.");

@@ -312,6 +312,7 @@ fn another_value_than_the_recorded_one_is_a_divergence() {
         assert_eq!(error.kind(), ErrorKind::Diverged, "{error}");
         let error = session.resume(&other("eve")).outcome().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Diverged, "{error}");
+        assert!(error.message().contains("asks for the record `"), "{error}");
     });
 }
 

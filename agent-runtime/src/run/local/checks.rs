@@ -1,11 +1,11 @@
 //! Checks of effects before they are performed: the bounds of their context, and that each is performed once.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
 
 use entourage_core::{
     Error, ErrorKind, Result,
     event::EffectKey,
-    run::{PendingCall, RunContext, ToolCalls},
+    run::{Effect, PendingCall, RunContext, Spawn, ToolCalls},
 };
 
 use super::{LocalEffects, lock};
@@ -36,6 +36,20 @@ impl LocalEffects {
             true => Ok(()),
             false => Err(self.given_twice("the effect was performed before")),
         }
+    }
+
+    /// Returns the error of an agent that asks for something else where it recorded an event of this kind. It gets
+    /// nothing more.
+    pub(super) fn diverge(&self, key: EffectKey, asked: &str, recorded: &str) -> Error {
+        let text = format!(
+            "the agent asks for {asked} that its journal does not have at this place, which holds another \
+             `{recorded}`; run it with the code and the settings that started it, or start a new run"
+        );
+        let error = Error::new(ErrorKind::Diverged, text)
+            .with("effect", key.ordinal.to_string())
+            .with("recorded", recorded.to_owned())
+            .with("session", self.site.journal.session().as_str());
+        self.diverged.get_or_init(|| error.record()).to_error()
     }
 
     fn given_twice(&self, what: &str) -> Error {
@@ -79,6 +93,27 @@ impl LocalEffects {
             is_new
         })
     }
+}
+
+/// Returns what an effect asks for, in words.
+pub(super) fn asked(effect: &Effect) -> Cow<'static, str> {
+    Cow::Borrowed(match effect {
+        Effect::Model(call) => return format!("a call of the model `{}`", call.model.name()).into(),
+        Effect::Spawn(spawn) => return task_of(spawn),
+        Effect::Delegate(delegate) => return task_of(&delegate.spawn),
+        Effect::Signal { name } => return format!("the signal `{name}`").into(),
+        Effect::Tools(_) => "calls of tools",
+        Effect::WaitAny { .. } => "the end of an agent below",
+        Effect::Sleep(_) => "a wait",
+        Effect::Now => "the time",
+        Effect::NewId => "an id",
+        Effect::Compact { .. } => "a compaction",
+        _ => "something",
+    })
+}
+
+fn task_of(spawn: &Spawn) -> Cow<'static, str> {
+    format!("a task of the agent `{}`", spawn.agent.name()).into()
 }
 
 /// Checks that a keyed effect names its calls, each once.

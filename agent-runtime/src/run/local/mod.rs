@@ -144,7 +144,7 @@ impl LocalEffects {
         self.unmade.get().map_or_else(Error::cancelled, |error| error.to_error())
     }
 
-    /// Takes the recorded events of the effect; a second call gets none.
+    /// Takes the recorded events of the effect, or of a value that is recorded; a second call gets none.
     fn take_recorded(&self, key: Option<EffectKey>, effect: Option<&Effect>) -> Result<Vec<Event>> {
         let Some(key) = key else { return Ok(Vec::new()) };
         let found = self.replay.lock().unwrap_or_else(PoisonError::into_inner).remove(&key.ordinal);
@@ -154,20 +154,11 @@ impl LocalEffects {
             Some(recorded) if effect.and_then(Effect::older_digest) == Some(recorded.key.digest) => {
                 Ok(recorded.events)
             }
-            Some(recorded) => Err(self.diverge(key, recorded.events.first().map_or("nothing", Event::kind))),
+            Some(recorded) => {
+                let asked = effect.map_or("a record".into(), checks::asked);
+                Err(self.diverge(key, &asked, recorded.events.first().map_or("nothing", Event::kind)))
+            }
         }
-    }
-
-    /// Returns the error of an agent that asks for something else where `recorded` is, and gets nothing more.
-    fn diverge(&self, key: EffectKey, recorded: &str) -> Error {
-        let error = Error::new(
-            ErrorKind::Diverged,
-            "the agent asks for something other than what its journal recorded at this place; run it with the code and the settings that started it, or start a new run",
-        )
-        .with("effect", key.ordinal.to_string())
-        .with("recorded", recorded.to_owned())
-        .with("session", self.site.journal.session().as_str());
-        self.diverged.get_or_init(|| error.record()).to_error()
     }
 
     /// Returns the error of an agent that asked for something other than what is recorded. It gets nothing more: it is
@@ -392,7 +383,10 @@ impl Effects for LocalEffects {
             return journal.append(life, origin, self.site.now(), make);
         };
         let made = journal.read(|state| make(state, state.head().seq))?;
-        if made == *known { Ok(()) } else { Err(self.diverge(key, known.kind())) }
+        if made == *known {
+            return Ok(());
+        }
+        Err(self.diverge(key, &format!("the record `{}`", made.kind()), known.kind()))
     }
 
     fn commit<'a>(&'a self, _: &'a RunContext) -> Performing<'a, ()> {

@@ -76,6 +76,17 @@ fn begun(mcp: &Mcp, tool: &str) -> (Arc<Gates>, JoinHandle<String>) {
     (gates, called)
 }
 
+/// Begins a call in a task.
+fn called_by_a_task(mcp: &Mcp, tool: &'static str) -> JoinHandle<Result<String, String>> {
+    let mcp = mcp.clone();
+    tokio::spawn(async move { call(&mcp, tool, json!({})).await })
+}
+
+/// The person opens this address, logs in, and is sent back.
+async fn logs_in(address: &reqwest::Url) {
+    ends(address, &[("code", "c-1"), ("state", &field(address, "state"))]).await;
+}
+
 async fn in_time<T>(what: &str, work: impl Future<Output = T>) -> T {
     timeout(Duration::from_secs(60), work).await.unwrap_or_else(|_| panic!("never: {what}"))
 }
@@ -166,10 +177,7 @@ async fn a_call_that_waits_for_the_user_fails_when_its_server_is_shut_down() {
     let servers = [site.server().with_lifecycle(McpLifecycle::Discover)];
     let mcp = Mcp::builder().servers(servers).approver(Absent(Arc::clone(&asked))).start().unwrap();
     mcp.ready().await;
-    let called = tokio::spawn({
-        let mcp = mcp.clone();
-        async move { call(&mcp, "mcp_fake_ask", json!({})).await }
-    });
+    let called = called_by_a_task(&mcp, "mcp_fake_ask");
     in_time("the user is asked", asked.acquire()).await.unwrap().forget();
     in_time("the end", mcp.shut_down()).await;
     let told = in_time("the call ends", called).await.unwrap().unwrap_err();
@@ -180,8 +188,7 @@ async fn a_call_that_waits_for_the_user_fails_when_its_server_is_shut_down() {
 async fn wanting_more(person: &mut Person, login: entourage_tools::mcp::McpLogin) -> (World, Mcp) {
     let world = World::new();
     let mcp = Mcp::start([world.server(login)]).unwrap();
-    let address = person.address().await;
-    ends(&address, &[("code", "c-1"), ("state", &field(&address, "state"))]).await;
+    logs_in(&person.address().await).await;
     mcp.ready().await;
     assert_eq!(state(&mcp), McpState::Connected { tools: 1, left_out: 0 });
     world.made.lock().unwrap().wanted = vec!["write"];
@@ -196,18 +203,13 @@ async fn the_login_of_a_call_that_is_kept_goes_on() {
     let address = person.address().await;
     gates.keep.notify_one();
     in_time("it is kept", gates.kept.notified()).await;
-    in_time("the person logs in", ends(&address, &[("code", "c-1"), ("state", &field(&address, "state"))]))
-        .await;
+    in_time("the person logs in", logs_in(&address)).await;
     eventually("the login ends", || world.token_requests() == 2).await;
     eventually("it is there", || matches!(state(&mcp), McpState::Connected { .. })).await;
     // Another login has its turn.
     world.made.lock().unwrap().wanted = vec!["admin"];
-    let other = tokio::spawn({
-        let mcp = mcp.clone();
-        async move { call(&mcp, "mcp_fake_echo", json!({})).await }
-    });
-    let address = person.address().await;
-    ends(&address, &[("code", "c-1"), ("state", &field(&address, "state"))]).await;
+    let other = called_by_a_task(&mcp, "mcp_fake_echo");
+    logs_in(&person.address().await).await;
     assert_eq!(in_time("the other call ends", other).await.unwrap().as_deref(), Ok("over http"));
     gates.go.notify_one();
     assert_eq!(in_time("the call ends", called).await.unwrap(), "over http");
@@ -217,10 +219,7 @@ async fn the_login_of_a_call_that_is_kept_goes_on() {
 async fn a_call_that_is_dropped_while_it_logs_in_leaves_the_connection_as_it_was() {
     let (mut person, login) = Person::new();
     let (_world, mcp) = wanting_more(&mut person, login).await;
-    let called = tokio::spawn({
-        let mcp = mcp.clone();
-        async move { call(&mcp, "mcp_fake_echo", json!({})).await }
-    });
+    let called = called_by_a_task(&mcp, "mcp_fake_echo");
     person.address().await;
     assert_eq!(state(&mcp), McpState::NeedsAuth);
     called.abort();

@@ -3,6 +3,7 @@
 use std::{
     future::Future,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use entourage_core::{
@@ -116,16 +117,17 @@ pub(super) async fn open_kept(site: &Site, delegate: &Delegate, kept: Option<&Ke
     if journal.seq() > 0 {
         // After the child was read: a process that worked there had taken the run above before. One that works there
         // from now on makes this one's first append fail.
-        site.journal.check_held(&site.env).await?;
+        site.journal.check_held().await?;
         if journal.may_be_worked_on() {
-            // It writes nothing more, and what it has written until then is read.
-            let taken = journal.take_over(&site.emitter, site.now(), site.env.lease).await;
+            // It writes nothing more, and what it has written until then is read. Its run may be over by then, so the
+            // lease is held from the first event on that is stored here.
+            let taken = journal.take_over(&site.emitter, site.now(), Duration::ZERO).await;
             taken.inspect_err(|error| site.journal.refused(error))?;
             journal = open().await?;
-            site.journal.check_held(&site.env).await?;
+            site.journal.check_held().await?;
         }
     }
-    journal.join(&site.journal);
+    journal.join(&site.journal, &site.env);
     if let Some(kept) = kept {
         let mut kept = lock(kept);
         kept.retain(|journal| !of_child(journal));

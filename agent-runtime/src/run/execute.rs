@@ -38,7 +38,7 @@ use crate::{
         entitle::begin as begin_title,
         local::LocalEffects,
         misnamed,
-        watch::{Cut, run_agent},
+        watch::{Cut, leased, run_agent},
     },
     session::{
         delivery::emit::Emitter,
@@ -294,7 +294,7 @@ impl Run {
                 // No child outlives its parent's run.
                 if self.effects.has_children() {
                     self.stop_children(&result);
-                    Box::pin(self.effects.join_children()).await;
+                    Box::pin(leased(&self.effects.site, self.effects.join_children())).await;
                 }
                 // Nothing of it would be stored, and what the agent made of that is no end of the run.
                 if let Some(error) = self.effects.site.journal.overtaken() {

@@ -1,6 +1,6 @@
 //! The watch over a run from outside its agent: its deadline, its session's lease, and the time to unwind.
 
-use std::{task::Poll, time::Duration};
+use std::{pin::pin, task::Poll, time::Duration};
 
 use entourage_core::{
     Error, ErrorKind, Result, Timestamp,
@@ -74,6 +74,17 @@ pub(crate) fn panicked(panic: &str, agent: &str) -> Error {
 pub(crate) async fn stuck(cx: &RunContext) {
     cx.cancellation().cancelled().await;
     tokio::time::sleep(CLEAN_UP).await;
+}
+
+/// Waits for the end of `work`, and keeps the session's lease meanwhile. If another process has it, that is noted.
+pub(super) async fn leased(site: &Site, work: impl Future<Output = ()>) {
+    let mut work = pin!(work);
+    tokio::select! {
+        biased;
+        () = &mut work => return,
+        _ = keep_lease(site) => {}
+    }
+    work.await;
 }
 
 async fn unwind(cx: &RunContext) -> Cut {

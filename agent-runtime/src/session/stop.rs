@@ -40,6 +40,8 @@ async fn end(env: &Arc<Env>, journal: &Arc<Journal>, emitter: &Emitter) -> Resul
     end_below(env, journal, emitter, Duration::ZERO, false).await?;
     let path = open_path(env, journal).await?;
     let ended = end_open(journal, &path, env, false);
+    // A process that stood still until its lease was over writes nothing more either.
+    journal.hold_lease(Duration::ZERO);
     journal.commit(emitter).await?;
     Ok(ended)
 }

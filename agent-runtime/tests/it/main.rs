@@ -102,6 +102,7 @@ mod run_budget_time;
 mod scheduling;
 mod scope;
 mod spans;
+mod stood_still;
 mod stopped;
 mod stream_suite;
 mod telemetry;

@@ -193,12 +193,14 @@ impl Flight {
     /// Continues until all requested events are stored and delivered.
     async fn journey(mut self, emitter: Emitter) {
         while self.board() {
-            let stored = Caught::new(|| self.append()).await;
-            let stored = stored.unwrap_or_else(|panic| {
-                let text = format!("the store panicked: {panic}");
-                Err(Error::new(ErrorKind::Internal, text).during("store.append"))
-            });
-            if let Some(left) = self.land(stored.map(drop), &emitter) {
+            let journal = Arc::clone(&self.journal);
+            let mut stored = journal.confirm(journal.committed() == 0).await;
+            if stored.is_ok() {
+                stored = self.store().await;
+                // Whatever came of the tree, the events are stored: a refusal is noted, and found next.
+                drop(journal.confirm(false).await);
+            }
+            if let Some(left) = self.land(stored, &emitter) {
                 left.arrive().await;
             }
         }
@@ -212,6 +214,15 @@ impl Flight {
         let wanted = inner.staged.front().is_some_and(|event| event.seq <= inner.wanted);
         self.aboard = if wanted && inner.broken.is_none() { inner.staged.len() } else { 0 };
         self.aboard > 0
+    }
+
+    /// Stores what is aboard.
+    async fn store(&mut self) -> Result<()> {
+        let stored = Caught::new(|| self.append()).await.unwrap_or_else(|panic| {
+            let text = format!("the store panicked: {panic}");
+            Err(Error::new(ErrorKind::Internal, text).during("store.append"))
+        });
+        stored.map(drop)
     }
 
     fn append(&mut self) -> BoxFuture<'_, Result<u64>> {
@@ -228,6 +239,9 @@ impl Flight {
         let Journal { store, record, .. } = &*self.journal;
         let Some(store) = store else { return Ok(()) };
         let leased = store.lease(&record.id, lease.of(record)).await;
+        if leased.is_ok() {
+            self.journal.lock().acknowledged = Some(lease.until);
+        }
         leased.map_err(|error| self.journal.explained(error))
     }
 
@@ -248,6 +262,7 @@ impl Flight {
         }
         let committed = inner.committed.saturating_add(count as u64);
         (inner.committed, inner.wrote) = (committed, true);
+        inner.acknowledged = inner.lease.map(|lease| lease.until);
         inner.parts.iter_mut().for_each(|parts| parts.stored(committed));
         let mut events = inner.take_staged(count);
         drop(inner);

@@ -38,7 +38,7 @@ use crate::{
     guards::AnswersGuarded,
     session::journal::{
         life::Life,
-        overtaken::Refusal,
+        overtaken::Tree,
         parts::{Parts, size, weighed},
         script::Script,
     },
@@ -79,14 +79,16 @@ struct Inner {
     /// True once the store took an event from here.
     wrote: bool,
     /// Shared with the sessions above and below; `None` as long as there are none.
-    tree: Option<Refusal>,
+    tree: Option<Arc<Tree>>,
     /// Number of the newest event when the newest run's contexts ended, that run, and how often it was resumed. `None`
     /// if it was cancelled.
     lived: Option<(u64, RunId, u32)>,
     /// Events of the open run, as found when the session was opened.
     recorded: Vec<Event>,
-    /// The lease as last seen in the store.
+    /// The lease as last seen in the store, or as it was sent there.
     lease: Option<Lease>,
+    /// End of the lease that the store has acknowledged.
+    acknowledged: Option<Timestamp>,
     /// Duration of the lease, while a run holds it.
     held: Option<Duration>,
     /// Division of the staged events into appends; `None` where nothing is stored.
@@ -158,6 +160,7 @@ impl Journal {
                 lived: None,
                 recorded,
                 lease,
+                acknowledged: None,
                 held: None,
                 parts: env.store.as_ref().map(|store| Parts::new(store.largest_batch())),
                 passed_over: 0,

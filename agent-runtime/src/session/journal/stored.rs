@@ -58,8 +58,9 @@ impl Journal {
     ///
     /// # Errors
     /// [`ErrorKind::Conflict`](entourage_core::ErrorKind::Conflict) when one has, the store's.
-    pub(crate) async fn check_held(&self, env: &Env) -> Result<()> {
-        let stored = Self::look_up(env, self.session()).await?;
+    pub(crate) async fn check_held(&self) -> Result<()> {
+        let Some(store) = &self.store else { return Ok(()) };
+        let stored = store.query(&SessionFilter::id(self.session().clone())).await?.pop();
         let held = self.lock().lease;
         match stored.and_then(|info| info.lease).filter(|lease| lease.owner != self.owner) {
             Some(lease) if held.is_none_or(|held| held.generation < lease.generation) => {

@@ -9,7 +9,7 @@ use entourage_core::{
 };
 use tokio::sync::OnceCell;
 
-use crate::env::Env;
+use crate::{env::Env, session::journal::Journal};
 
 /// The run of a root, for itself and all runs below it, and whether its snapshot was taken.
 #[derive(Debug)]
@@ -22,6 +22,15 @@ pub(crate) struct RootRun {
 impl RootRun {
     pub(crate) fn of(origin: &Origin) -> Arc<Self> {
         Arc::new(Self { session: origin.session.clone(), run: origin.run, taken: OnceCell::new() })
+    }
+
+    /// True if it is over in the store, whoever ended it.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) async fn is_over(&self, env: &Env) -> entourage_core::Result<bool> {
+        let stored = Journal::look_up(env, &self.session).await?;
+        Ok(stored.is_some_and(|info| info.head.run != Some(self.run)))
     }
 
     /// True if the runtime takes snapshots and a call of this footprint may change something.

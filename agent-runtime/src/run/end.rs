@@ -10,6 +10,7 @@ use entourage_core::{
 };
 
 use crate::{
+    effects::snapshot::RootRun,
     env::Env,
     session::{
         delivery::emit::Emitter,
@@ -144,6 +145,17 @@ pub(crate) async fn end_stored(env: &Arc<Env>, info: SessionInfo, abandoned: boo
         };
     }
     Ok(())
+}
+
+/// Ends the run of a session below one whose run is over: it was begun too late to be ended with that one.
+///
+/// # Errors
+/// The store's.
+pub(super) async fn end_orphan(env: &Arc<Env>, session: &SessionId, root: &RootRun) -> Result<()> {
+    match Journal::look_up(env, session).await? {
+        Some(info) if root.is_over(env).await? => end_stored(env, info, true).await,
+        _ => Ok(()),
+    }
 }
 
 fn is_unreadable(kind: ErrorKind) -> bool {

@@ -34,7 +34,7 @@ use crate::{
     run::{
         admit::{admit, opening, recorded},
         budget,
-        end::{abandon, close, end_below},
+        end::{abandon, close, end_below, end_orphan},
         entitle::begin as begin_title,
         local::LocalEffects,
         misnamed,
@@ -337,10 +337,14 @@ impl Run {
     /// Leaves the run open. Stores what ended beside a child that diverged; an agent that diverged itself leaves
     /// nothing.
     async fn leave_open(&self, error: Error) -> Error {
-        let Site { journal, emitter, .. } = &*self.effects.site;
+        let Site { env, journal, emitter, root, .. } = &*self.effects.site;
         let below = !emitter.is_of_root();
         if below {
             journal.release_lease();
+        }
+        if below && journal.overtaken().is_some() {
+            // If the store fails now, the session's next stop or new run ends it.
+            drop(tokio::time::timeout(CLEAN_UP, Box::pin(end_orphan(env, journal.session(), root))).await);
         }
         // If the store fails now, that work is done again, and the lease expires.
         if self.effects.site.lost().is_some() && self.effects.diverged().is_none() {

@@ -1,6 +1,6 @@
 //! Questions of a server to the user, through the approver.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, panic::AssertUnwindSafe};
 
 use entourage_core::{
     Digest, RunId, SessionId, bound,
@@ -8,6 +8,7 @@ use entourage_core::{
     permission::{ApprovalId, ApprovalRequest, Approver, Decision},
     tool::{Access, Footprint, ToolContext},
 };
+use futures_util::FutureExt;
 use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema};
 use serde_json::{Map, Value, json};
 
@@ -88,7 +89,10 @@ pub(super) async fn elicit(
     let rule = format!("the MCP server `{server}` asks");
     let question =
         ApprovalRequest::new(id, asks, &call, footprint, &rule, digest).with_preview(Some(preview));
-    let given = match approver.decide(&question).await {
+    // A question that nobody answers would keep the server, and the call that it works on.
+    let decided = AssertUnwindSafe(async { approver.decide(&question).await }).catch_unwind().await;
+    let Ok(decided) = decided else { return ElicitResult::new(ElicitationAction::Decline) };
+    let given = match decided {
         Ok(Decision::Allow | Decision::AllowSession | Decision::AllowAlways) => answer,
         Ok(Decision::Edit(edited)) => match serde_json::from_str(edited.as_str()) {
             Ok(Value::Object(edited)) => edited,

@@ -3,10 +3,11 @@
 //! The library below keeps tasks of its own. They are not reached by dropping what it returns, so the requests that
 //! they wait for are cut here.
 
-use std::future::Future;
+use std::{future::Future, pin::pin};
 
+use futures_util::FutureExt;
 use rmcp::{
-    service::{RxJsonRpcMessage, ServiceRole, TxJsonRpcMessage},
+    service::{RxJsonRpcMessage, ServiceError, ServiceRole, TxJsonRpcMessage},
     transport::Transport,
 };
 use tokio::sync::watch;
@@ -16,6 +17,7 @@ use tokio::sync::watch;
 pub(super) struct Hold {
     cut: watch::Sender<bool>,
     gone: Gone,
+    ended: Ended,
 }
 
 /// One part of what makes up a connection.
@@ -23,16 +25,23 @@ pub(super) struct Hold {
 pub(super) struct Part {
     cut: watch::Receiver<bool>,
     _gone: watch::Sender<()>,
+    ended: watch::Sender<bool>,
 }
 
 /// Tells when no part of a connection is left.
 #[derive(Debug, Clone)]
 pub(super) struct Gone(watch::Receiver<()>);
 
+/// Tells when messages are taken and given no more, so that no answer comes.
+#[derive(Debug, Clone)]
+pub(super) struct Ended(watch::Receiver<bool>);
+
 /// Makes a hold, and the first part. The others are clones of it.
 pub(super) fn hold() -> (Hold, Part) {
     let ((cut, is_cut), (tell, gone)) = (watch::channel(false), watch::channel(()));
-    (Hold { cut, gone: Gone(gone) }, Part { cut: is_cut, _gone: tell })
+    let (end, ended) = watch::channel(false);
+    let part = Part { cut: is_cut, _gone: tell, ended: end };
+    (Hold { cut, gone: Gone(gone), ended: Ended(ended) }, part)
 }
 
 impl Hold {
@@ -43,6 +52,32 @@ impl Hold {
 
     pub(super) fn gone(&self) -> Gone {
         self.gone.clone()
+    }
+
+    pub(super) fn ended(&self) -> Ended {
+        self.ended.clone()
+    }
+}
+
+impl Ended {
+    /// Waits for an answer until none can come. The library below loses a request that is sent just as it ends, and
+    /// never answers it.
+    ///
+    /// # Errors
+    /// Those of the work; [`ServiceError::TransportClosed`] when no answer came.
+    pub(super) async fn or_done<T>(
+        mut self,
+        work: impl Future<Output = Result<T, ServiceError>>,
+    ) -> Result<T, ServiceError> {
+        let mut work = pin!(work);
+        tokio::select! {
+            biased;
+            done = &mut work => return done,
+            // An error means that nothing is left of the connection.
+            _ = self.0.wait_for(|ended| *ended) => {}
+        }
+        // It may have come at the last moment.
+        work.now_or_never().unwrap_or(Err(ServiceError::TransportClosed))
     }
 }
 
@@ -77,12 +112,18 @@ impl Part {
 /// A transport that is a part of a connection.
 pub(super) struct Ending<T> {
     inner: T,
-    _part: Part,
+    part: Part,
 }
 
 impl<T> Ending<T> {
     pub(super) fn new(inner: T, part: Part) -> Self {
-        Self { inner, _part: part }
+        Self { inner, part }
+    }
+}
+
+impl<T> Drop for Ending<T> {
+    fn drop(&mut self) {
+        self.part.ended.send_replace(true);
     }
 }
 
@@ -104,5 +145,42 @@ impl<R: ServiceRole, T: Transport<R>> Transport<R> for Ending<T> {
         // It ends when it is dropped, which is next. The transport over HTTP would wait for its task here, and that for
         // somebody who takes what a server that never pauses has sent.
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn who_waits_for_an_answer_is_told_that_none_can_come() {
+        let (hold, part) = hold();
+        let other = part.clone();
+        let transport = Ending::new((), part);
+        let never = pending::<Result<(), ServiceError>>();
+        let mut waiting = pin!(hold.ended().or_done(never));
+        assert!((&mut waiting).now_or_never().is_none());
+        drop(transport);
+        assert!(matches!(waiting.await, Err(ServiceError::TransportClosed)));
+        // One that came before counts, and one that is asked for later comes to nothing at once.
+        assert!(matches!(hold.ended().or_done(ready(Ok(7))).await, Ok(7)));
+        let never = pending::<Result<(), ServiceError>>();
+        assert!(matches!(hold.ended().or_done(never).await, Err(ServiceError::TransportClosed)));
+        drop(other);
+    }
+
+    #[tokio::test]
+    async fn an_answer_of_the_last_moment_is_taken() {
+        let (hold, part) = hold();
+        let transport = Ending::new((), part);
+        let (tell, told) = tokio::sync::oneshot::channel();
+        let answer = async { told.await.map_err(|_| ServiceError::TransportClosed) };
+        let mut waiting = pin!(hold.ended().or_done(answer));
+        assert!((&mut waiting).now_or_never().is_none());
+        drop(transport);
+        tell.send(7).unwrap();
+        assert!(matches!(waiting.await, Ok(7)));
     }
 }

@@ -100,14 +100,19 @@ impl RemoteTool {
         Ok(Box::pin(self.perform(&live, arguments, cx)).await)
     }
 
-    /// Performs a call until the server is shut down, whatever the call waits for.
+    /// Performs a call until the server is shut down or its connection ends, whatever the call waits for.
     async fn perform(
         &self,
         live: &Live,
         arguments: &Map<String, Value>,
         cx: &ToolContext<'_>,
     ) -> Result<ToolOutput, ServiceError> {
-        self.link.until_shut(self.perform_on(live, arguments, cx)).await
+        let performed = live.ended().or_done(self.perform_on(live, arguments, cx));
+        match self.link.until_shut(performed).await {
+            // Where it takes no requests, no call comes to anything.
+            Err(ServiceError::TransportSend(_)) if live.takes_nothing() => Err(ServiceError::TransportClosed),
+            other => other,
+        }
     }
 
     async fn perform_on(
@@ -270,13 +275,12 @@ struct Cancel<'a> {
 impl Drop for Cancel<'_> {
     fn drop(&mut self) {
         let Some(id) = self.id.take() else { return };
-        let peer = self.live.peer().clone();
+        let (peer, ended) = (self.live.peer().clone(), self.live.ended());
         let notice = CancelledNotification::new(CancelledNotificationParam::new(
             Some(id),
             Some("the call was cancelled".to_owned()),
         ));
-        // It ends with the connection.
-        self.live.runtime.spawn(async move { peer.send_notification(notice.into()).await });
+        self.live.runtime.spawn(async move { ended.or_done(peer.send_notification(notice.into())).await });
     }
 }
 

@@ -137,6 +137,53 @@ async fn a_broken_server_ends_although_a_call_of_it_is_kept() {
     assert!(told.contains("is unknown"), "{told}");
 }
 
+/// A server whose first life reads nothing after its tools were listed, and lives on.
+fn deaf(dir: &std::path::Path) -> McpServer {
+    const SCRIPT: &str = r#"echo $$ >> "$0/started"
+        lives=$(wc -l < "$0/started")
+        while read -r line; do
+            id=$(printf '%s' "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')
+            answer() { printf '{"jsonrpc":"2.0","id":%s,"result":{%s}}\n' "$id" "$1"; }
+            case "$line" in
+                *'"initialize"'*)
+                    about='"capabilities":{"tools":{}},"serverInfo":{"name":"sh","version":"1"}'
+                    answer "\"protocolVersion\":\"2025-06-18\",$about" ;;
+                *'"tools/list"'*)
+                    schema='"inputSchema":{"type":"object"}'
+                    look="{\"name\":\"look\",\"annotations\":{\"readOnlyHint\":true},$schema}"
+                    answer "\"tools\":[$look,{\"name\":\"write\",$schema}]"
+                    if [ "$lives" -eq 1 ]; then
+                        exec <&-
+                        echo >> "$0/deaf"
+                        sleep 600
+                    fi ;;
+                *'"tools/call"'*) answer '"content":[{"type":"text","text":"heard"}]' ;;
+            esac
+        done"#;
+    let notes_of = dir.to_str().unwrap().to_owned();
+    McpServer::command("fake", "sh", ["-c".to_owned(), SCRIPT.to_owned(), notes_of])
+        .with_lifecycle(McpLifecycle::Initialize)
+}
+
+#[tokio::test]
+async fn a_server_that_takes_no_request_is_started_anew() {
+    for (tool, told) in [("mcp_fake_look", Ok("heard")), ("mcp_fake_write", Err("is unknown"))] {
+        let dir = tempfile::tempdir().unwrap();
+        let mcp = started([deaf(dir.path())]).await;
+        eventually("it is deaf", || !notes(dir.path(), "deaf").is_empty()).await;
+        match (in_time("the call ends", call(&mcp, tool, json!({}))).await, told) {
+            (Ok(text), Ok(expected)) => assert_eq!(text, expected),
+            (Err(text), Err(expected)) => assert!(text.contains(expected), "{text}"),
+            (other, _) => panic!("{tool}: {other:?}"),
+        }
+        assert_eq!(in_time("the next call", call(&mcp, "mcp_fake_write", json!({}))).await.unwrap(), "heard");
+        let lives = notes(dir.path(), "started");
+        assert_eq!(lives.len(), 2);
+        assert!(!is_alive(&lives[0]), "two servers live side by side");
+        in_time("the end", mcp.shut_down()).await;
+    }
+}
+
 /// Never answers, and tells when it is asked.
 #[derive(Debug, Clone)]
 struct Absent(Arc<Semaphore>);

@@ -24,7 +24,7 @@ impl Approver for Desk {
     }
 }
 
-async fn answer(approver: Option<Desk>) -> Value {
+async fn answer(approver: Option<impl Approver + 'static>) -> Value {
     let notes = tempfile::tempdir().unwrap();
     let mut builder = Mcp::builder().servers([fake::server("fake", "plain", notes.path())]);
     if let Some(desk) = approver {
@@ -69,7 +69,23 @@ async fn a_question_of_a_server_goes_to_the_approver() {
 #[tokio::test]
 async fn without_an_approver_a_server_is_told_that_nobody_answers() {
     // It said that it cannot ask, so a server that asks nevertheless is declined.
-    assert_eq!(answer(None).await, json!({"action": "decline"}));
+    assert_eq!(answer(None::<Desk>).await, json!({"action": "decline"}));
+}
+
+/// Fails at each question.
+#[derive(Debug)]
+struct Broken;
+
+#[async_trait]
+impl Approver for Broken {
+    async fn decide(&self, _: &ApprovalRequest) -> Result<Decision> {
+        panic!("nobody is at the desk")
+    }
+}
+
+#[tokio::test]
+async fn a_panic_of_the_approver_declines() {
+    assert_eq!(answer(Some(Broken)).await, json!({"action": "decline"}));
 }
 
 /// Never answers, and notes its questions and their ends.

@@ -1,7 +1,10 @@
 //! A connection that was made.
 
 use std::{
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -19,7 +22,7 @@ use tokio::{
 use crate::{
     mcp::{
         client::{Calls, Client},
-        ends::{Gone, Hold},
+        ends::{Ended, Gone, Hold},
         handshake::Opened,
     },
     process::server::ServerProcess,
@@ -39,6 +42,8 @@ pub(in crate::mcp) struct Live {
     pub(super) hold: Hold,
     /// The last time that the server said something.
     heard: Mutex<Instant>,
+    /// True if the server takes nothing more.
+    is_deaf: AtomicBool,
     pub(super) keeper: OnceLock<AbortHandle>,
     /// The runtime of the connection.
     pub(in crate::mcp) runtime: Handle,
@@ -56,7 +61,7 @@ impl Live {
     pub(super) fn new(opened: Opened, calls: Arc<Calls>, runtime: Handle) -> Self {
         let Opened { service, process, hold } = opened;
         let (heard, keeper) = (Mutex::new(Instant::now()), OnceLock::new());
-        Self { service, calls, process, hold, heard, keeper, runtime }
+        Self { service, calls, process, hold, heard, is_deaf: AtomicBool::new(false), keeper, runtime }
     }
 
     pub(in crate::mcp) fn peer(&self) -> &Peer<RoleClient> {
@@ -73,6 +78,19 @@ impl Live {
         self.hold.gone()
     }
 
+    /// Tells when no answer can come any more.
+    pub(in crate::mcp) fn ended(&self) -> Ended {
+        self.hold.ended()
+    }
+
+    /// Notes that the server takes nothing more, if it is at the other end of pipes: at an address each request has a
+    /// fate of its own. Returns true if it is.
+    pub(in crate::mcp) fn takes_nothing(&self) -> bool {
+        let over_pipes = self.process.is_some();
+        self.is_deaf.fetch_or(over_pipes, Ordering::AcqRel);
+        over_pipes
+    }
+
     /// Notes that the server said something.
     pub(in crate::mcp) fn hear(&self) {
         *self.heard.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
@@ -85,7 +103,8 @@ impl Live {
     /// True if the connection and its process are there, as far as this side knows.
     fn is_there(&self) -> bool {
         // Another process may hold the pipes of one that has ended.
-        !self.has_ended() && !self.service.is_closed() && !self.peer().is_transport_closed()
+        let is_open = !self.service.is_closed() && !self.peer().is_transport_closed();
+        is_open && !self.has_ended() && !self.is_deaf.load(Ordering::Acquire)
     }
 
     /// True if the connection is there, and need not be asked: the server said something not long ago.

@@ -25,6 +25,7 @@ use super::{
     content,
     ends::{Ending, Hold, Part, hold},
     login::{Login, Wanted},
+    long::Lines,
     paced::Paced,
     server::{McpLifecycle, McpServer, Reach},
 };
@@ -107,6 +108,7 @@ async fn reached(
             let (process, output, input) =
                 ServerProcess::start((program, args), env, dir.as_deref(), held)
                     .map_err(|error| format!("`{}` cannot be started: {error}", program.to_string_lossy()))?;
+            let output = Lines::new(output, MESSAGE);
             let transport = AsyncRwTransport::new(output, input).with_max_line_length(MESSAGE);
             let transport = Ending::new(Bounded::new(transport), part);
             match client.serve_with_lifecycle(transport, lifecycle).await {

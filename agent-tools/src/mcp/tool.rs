@@ -25,7 +25,7 @@ use super::{
     elicit::{Asker, elicit},
     handshake::wanted_for_call,
     link::{LOGINS, Link, Live},
-    salvage,
+    long, salvage,
 };
 
 /// Most times that a call is put again with answers to the server's questions.
@@ -200,6 +200,12 @@ impl RemoteTool {
     fn told(&self, error: &ServiceError) -> ToolError {
         let server = &self.link.server.name;
         ToolError::Tell(match error {
+            ServiceError::McpError(error) if error.code.0 == long::CODE => {
+                let text = content::told(&error.message, bound::TEXT);
+                format!(
+                    "the MCP server `{server}` performed the call, but {text} and was not read; ask for less"
+                )
+            }
             ServiceError::McpError(error) => {
                 let text = content::told(&error.message, bound::TEXT);
                 format!("the MCP server `{server}` refused the call: {text} (code {})", error.code.0)

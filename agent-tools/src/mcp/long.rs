@@ -1,7 +1,7 @@
 //! Lines of a server over pipes that are too long for a message.
 //!
-//! The library below leaves such a line out and tells nobody, so a call would wait for an answer that has come. Here the
-//! answer is followed by an error with its id. Of another line nobody knows who waits for it: the connection ends.
+//! The library below leaves such a line out and tells nobody, so a call would wait for an answer that has come. Here
+//! the answer is followed by an error with its id. Of another line nobody knows who waits for it: the connection ends.
 
 use std::{
     pin::Pin,

@@ -202,9 +202,7 @@ impl RemoteTool {
         ToolError::Tell(match error {
             ServiceError::McpError(error) if error.code.0 == long::CODE => {
                 let text = content::told(&error.message, bound::TEXT);
-                format!(
-                    "the MCP server `{server}` performed the call, but {text} and was not read; ask for less"
-                )
+                format!("the MCP server `{server}` answered, but {text} and was not read; ask for less")
             }
             ServiceError::McpError(error) => {
                 let text = content::told(&error.message, bound::TEXT);

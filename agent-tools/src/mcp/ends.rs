@@ -3,7 +3,7 @@
 //! The library below keeps tasks of its own. They are not reached by dropping what it returns, so the requests that
 //! they wait for are cut here.
 
-use std::{future::Future, pin::pin};
+use std::{future::Future, pin::Pin};
 
 use futures_util::FutureExt;
 use rmcp::{
@@ -61,15 +61,14 @@ impl Hold {
 
 impl Ended {
     /// Waits for an answer until none can come. The library below loses a request that is sent just as it ends, and
-    /// never answers it.
+    /// never answers it. The work is pinned by the caller: a function keeps a future that it is given twice.
     ///
     /// # Errors
     /// Those of the work; [`ServiceError::TransportClosed`] when no answer came.
     pub(super) async fn or_done<T>(
         mut self,
-        work: impl Future<Output = Result<T, ServiceError>>,
+        mut work: Pin<&mut impl Future<Output = Result<T, ServiceError>>>,
     ) -> Result<T, ServiceError> {
-        let mut work = pin!(work);
         tokio::select! {
             biased;
             done = &mut work => return done,
@@ -150,7 +149,10 @@ impl<R: ServiceRole, T: Transport<R>> Transport<R> for Ending<T> {
 
 #[cfg(test)]
 mod tests {
-    use std::future::{pending, ready};
+    use std::{
+        future::{pending, ready},
+        pin::pin,
+    };
 
     use super::*;
 
@@ -159,15 +161,15 @@ mod tests {
         let (hold, part) = hold();
         let other = part.clone();
         let transport = Ending::new((), part);
-        let never = pending::<Result<(), ServiceError>>();
-        let mut waiting = pin!(hold.ended().or_done(never));
+        let never = || pending::<Result<(), ServiceError>>();
+        let work = pin!(never());
+        let mut waiting = pin!(hold.ended().or_done(work));
         assert!((&mut waiting).now_or_never().is_none());
         drop(transport);
         assert!(matches!(waiting.await, Err(ServiceError::TransportClosed)));
         // One that came before counts, and one that is asked for later comes to nothing at once.
-        assert!(matches!(hold.ended().or_done(ready(Ok(7))).await, Ok(7)));
-        let never = pending::<Result<(), ServiceError>>();
-        assert!(matches!(hold.ended().or_done(never).await, Err(ServiceError::TransportClosed)));
+        assert!(matches!(hold.ended().or_done(pin!(ready(Ok(7)))).await, Ok(7)));
+        assert!(matches!(hold.ended().or_done(pin!(never())).await, Err(ServiceError::TransportClosed)));
         drop(other);
     }
 
@@ -176,7 +178,7 @@ mod tests {
         let (hold, part) = hold();
         let transport = Ending::new((), part);
         let (tell, told) = tokio::sync::oneshot::channel();
-        let answer = async { told.await.map_err(|_| ServiceError::TransportClosed) };
+        let answer = pin!(async { told.await.map_err(|_| ServiceError::TransportClosed) });
         let mut waiting = pin!(hold.ended().or_done(answer));
         assert!((&mut waiting).now_or_never().is_none());
         drop(transport);

@@ -1,6 +1,6 @@
 //! Calls of a server's tools.
 
-use std::sync::Arc;
+use std::{pin::pin, sync::Arc};
 
 use async_trait::async_trait;
 use entourage_core::{
@@ -107,8 +107,8 @@ impl RemoteTool {
         arguments: &Map<String, Value>,
         cx: &ToolContext<'_>,
     ) -> Result<ToolOutput, ServiceError> {
-        let performed = live.ended().or_done(self.perform_on(live, arguments, cx));
-        match self.link.until_shut(performed).await {
+        let work = pin!(self.perform_on(live, arguments, cx));
+        match self.link.until_shut(live.ended().or_done(work)).await {
             // Where it takes no requests, no call comes to anything.
             Err(ServiceError::TransportSend(_)) if live.takes_nothing() => Err(ServiceError::TransportClosed),
             other => other,
@@ -284,7 +284,10 @@ impl Drop for Cancel<'_> {
             Some(id),
             Some("the call was cancelled".to_owned()),
         ));
-        self.live.runtime.spawn(async move { ended.or_done(peer.send_notification(notice.into())).await });
+        self.live.runtime.spawn(async move {
+            let told = pin!(peer.send_notification(notice.into()));
+            ended.or_done(told).await
+        });
     }
 }
 

@@ -1,7 +1,7 @@
 //! Lines of a server over pipes that are too long for a message.
 //!
 //! The library below leaves such a line out and tells nobody, so a call would wait for an answer that has come. Here
-//! the answer is followed by an error with its id. Of another line nobody knows who waits for it: the connection ends.
+//! the answer is followed by an error with its id. If it is not known who waits for a line, the connection ends.
 
 use std::{
     pin::Pin,
@@ -13,8 +13,8 @@ use tokio::io::{AsyncRead, ReadBuf};
 /// Code of the error for an answer that is too long.
 pub(super) const CODE: i32 = -32_016;
 
-/// Bytes of a line in which its id stands.
-const HEAD: usize = 128;
+/// Bytes of a line, at its beginning or at its end, in which its id stands.
+const ENDS: usize = 128;
 
 /// The output of a server.
 #[derive(Debug)]
@@ -24,6 +24,7 @@ pub(super) struct Lines<R> {
     most: usize,
     length: usize,
     head: Vec<u8>,
+    tail: Vec<u8>,
     /// What is read next.
     next: Vec<u8>,
     is_over: bool,
@@ -31,14 +32,19 @@ pub(super) struct Lines<R> {
 
 impl<R> Lines<R> {
     pub(super) fn new(inner: R, most: usize) -> Self {
-        Self { inner, most, length: 0, head: Vec::new(), next: Vec::new(), is_over: false }
+        Self { inner, most, length: 0, head: Vec::new(), tail: Vec::new(), next: Vec::new(), is_over: false }
     }
 
     /// Takes note of a part of a line. Returns true at the end of one that is too long.
     fn pass(&mut self, part: &[u8]) -> bool {
-        let room = HEAD.saturating_sub(self.head.len());
+        let room = ENDS.saturating_sub(self.head.len());
         self.head.extend(part.iter().take(room));
         self.length = self.length.saturating_add(part.len());
+        // Others have no use for their end.
+        if self.length > self.most.saturating_sub(ENDS) {
+            self.tail.extend(part);
+            self.tail.drain(..self.tail.len().saturating_sub(ENDS));
+        }
         part.ends_with(b"\n") && self.length > self.most
     }
 
@@ -49,39 +55,89 @@ impl<R> Lines<R> {
             seen = seen.saturating_add(part.len());
             if self.pass(part) {
                 // There is no second one: it would be longer than what is read at once.
-                cut = cut.or(Some(seen));
-                match refusal(&self.head, self.most) {
-                    Some(error) => self.next.extend(error.bytes()),
-                    None => self.is_over = true,
+                match Line::of(&self.head, &self.tail) {
+                    Line::Asks => {}
+                    Line::Answers(id) => {
+                        self.next.extend(refusal(id, self.most).bytes());
+                        cut = cut.or(Some(seen));
+                    }
+                    Line::Unknown => {
+                        self.is_over = true;
+                        cut = cut.or(Some(seen));
+                    }
                 }
             }
             if part.ends_with(b"\n") {
                 self.length = 0;
                 self.head.clear();
+                self.tail.clear();
             }
         }
         cut
     }
 }
 
-/// Returns the error in place of an answer that begins like this; `None` if it is none of ours.
-fn refusal(head: &[u8], most: usize) -> Option<String> {
-    let head = String::from_utf8_lossy(head);
-    let key = |text: &str, key: &str| Some(text.trim_start().strip_prefix(key)?.trim_start().to_owned());
-    let value = |text: &str, name: &str| key(&key(text, &format!("\"{name}\""))?, ":");
-    let mut rest = key(&head, "{")?;
-    if let Some(after) = value(&rest, "jsonrpc") {
-        rest = key(&key(&after, "\"2.0\"")?, ",")?;
+/// What a line that is too long is.
+enum Line {
+    /// The answer to the request of this id.
+    Answers(u64),
+    /// A notice or a request, for which nobody waits here.
+    Asks,
+    Unknown,
+}
+
+impl Line {
+    fn of(head: &[u8], tail: &[u8]) -> Self {
+        let (head, tail) = (String::from_utf8_lossy(head), String::from_utf8_lossy(tail));
+        Self::read(&head, &tail).unwrap_or(Self::Unknown)
     }
-    rest = value(&rest, "id")?;
-    let id: u64 = rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()?;
-    // A request of the server has an id of its own.
-    let rest = key(rest.trim_start_matches(|c: char| c.is_ascii_digit()), ",")?;
-    if value(&rest, "result").is_none() && value(&rest, "error").is_none() {
-        return None;
+
+    /// Reads the members at the beginning, up to the long one. An id after that is the last member of the message: only
+    /// what stands right before the end of the line is sure to be no part of the long one.
+    fn read(head: &str, tail: &str) -> Option<Self> {
+        let mut rest = after(head, "{")?;
+        if let Some(version) = value(rest, "\"jsonrpc\"") {
+            rest = after(after(version, "\"2.0\"")?, ",")?;
+        }
+        let mut first = None;
+        if let Some(id) = value(rest, "\"id\"") {
+            let end = id.find(|c: char| !c.is_ascii_digit())?;
+            let (id, behind) = id.split_at_checked(end)?;
+            // One of another form is not ours, and an error would be for nobody.
+            first = Some(id.parse().ok()?);
+            rest = after(behind, ",")?;
+        }
+        if value(rest, "\"method\"").is_some() {
+            return Some(Self::Asks);
+        }
+        value(rest, "\"result\"").or_else(|| value(rest, "\"error\""))?;
+        first.or_else(|| last_id(tail)).map(Self::Answers)
     }
+}
+
+/// Returns what follows a token.
+fn after<'a>(text: &'a str, token: &str) -> Option<&'a str> {
+    Some(text.trim_start().strip_prefix(token)?.trim_start())
+}
+
+/// Returns what follows a name and its colon.
+fn value<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    after(after(text, name)?, ":")
+}
+
+/// Returns the id, if it is the last member of a message.
+fn last_id(tail: &str) -> Option<u64> {
+    let text = tail.trim_end().strip_suffix('}')?.trim_end();
+    let before = text.trim_end_matches(|c: char| c.is_ascii_digit());
+    let id = text.strip_prefix(before)?.parse().ok()?;
+    let name = before.trim_end().strip_suffix(':')?.trim_end().strip_suffix("\"id\"")?;
+    name.trim_end().ends_with(',').then_some(id)
+}
+
+/// Returns the error after an answer that is too long.
+fn refusal(id: u64, most: usize) -> String {
     let text = format!("its answer has more than {} MiB", most >> 20);
-    Some(format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{CODE},"message":"{text}"}}}}"#) + "\n")
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{CODE},"message":"{text}"}}}}"#) + "\n"
 }
 
 impl<R: AsyncRead + Unpin> AsyncRead for Lines<R> {
@@ -143,12 +199,17 @@ mod tests {
         let short = "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n";
         for head in ["\"jsonrpc\":\"2.0\",\"id\":7", " \"jsonrpc\" : \"2.0\" , \"id\" : 7 ", "\"id\":7"] {
             for kind in ["result", "error"] {
-                let answer = format!("{{{head},\"{kind}\":\"{long}\"}}\n");
+                let answers = [
+                    format!("{{{head},\"{kind}\":\"{long}\"}}\n"),
+                    format!("{{\"{kind}\":\"{long}\",{head}}}\r\n"),
+                ];
                 let error = format!(
                     "{{\"jsonrpc\":\"2.0\",\"id\":7,\"error\":{{\"code\":{CODE},\"message\":\"its answer has more than 0 MiB\"}}}}\n"
                 );
-                let lines = [short, &answer, short, short].concat();
-                assert_eq!(read(&lines).await, [short, &answer, &error, short, short].concat());
+                for answer in answers {
+                    let lines = [short, &answer, short, short].concat();
+                    assert_eq!(read(&lines).await, [short, &answer, &error, short, short].concat());
+                }
             }
         }
     }
@@ -158,13 +219,22 @@ mod tests {
         let long = "x".repeat(64);
         let short = "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n";
         for line in [
-            format!("{{\"id\":7,\"method\":\"{long}\",\"result\":1}}\n"),
-            format!("{{\"result\":\"{long}\",\"id\":7}}\n"),
+            format!("{{\"result\":{{\"a\":\"{long}\",\"id\":7}}}}\n"),
+            format!("{{\"result\":{{\"{long}\\\",\\\"id\":7}}\n"),
             format!("{{\"id\":\"7\",\"result\":\"{long}\"}}\n"),
             format!("{{\"id\":-7,\"result\":\"{long}\"}}\n"),
             format!("{long}\u{fffd}\n"),
         ] {
             assert_eq!(read(&[short, &line, short].concat()).await, [short, &line].concat());
+        }
+        // For these nobody waits.
+        for line in [
+            format!("{{\"jsonrpc\":\"2.0\",\"method\":\"m\",\"params\":\"{long}\"}}\n"),
+            format!("{{\"id\":7,\"method\":\"{long}\",\"result\":1}}\n"),
+            format!("{{\"method\":\"{long}\",\"id\":7}}\n"),
+        ] {
+            let lines = [short, &line, short].concat();
+            assert_eq!(read(&lines).await, lines);
         }
         // Nothing is said of a line that never ends.
         assert_eq!(read(&long).await, long);

@@ -176,8 +176,8 @@ impl TeamBuilder {
     /// Gives each member that is a [`ReactAgent`], and the lead, the tool `send_message`. A message is recorded before
     /// it is delivered, and reaches its recipient with the task of its next item or with the next result of a tool,
     /// once, and in the order of its sender; one for the lead has it asked at once. A run has at most 10,000 messages.
-    /// What a failed attempt at an item was given, its member's next attempt at that item is given again, as it knows
-    /// nothing of the failed one; requests that the member has answered are not.
+    /// The next attempt of a member at an item gets the mail of its failed attempt again, as it knows nothing of that
+    /// one; but no request that the member has answered.
     ///
     /// A request may wait for its answer, at most 10 minutes; a pause ends the wait. Only the one who was asked answers
     /// it. At most 32 KiB of messages arrive at once. The labels of a message are those of its sender's

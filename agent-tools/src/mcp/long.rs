@@ -25,7 +25,7 @@ pub(super) struct Lines<R> {
     length: usize,
     head: Vec<u8>,
     tail: Vec<u8>,
-    /// What is read next.
+    /// The bytes that are read next.
     next: Vec<u8>,
     is_over: bool,
 }
@@ -77,7 +77,7 @@ impl<R> Lines<R> {
     }
 }
 
-/// What a line that is too long is.
+/// The kind of a line that is too long.
 enum Line {
     /// The answer to the request of this id.
     Answers(u64),

@@ -109,7 +109,7 @@ impl RemoteTool {
     ) -> Result<ToolOutput, ServiceError> {
         let work = pin!(self.perform_on(live, arguments, cx));
         match self.link.until_shut(live.ended().or_done(work)).await {
-            // Where it takes no requests, no call comes to anything.
+            // A server that takes no request performs no call either.
             Err(ServiceError::TransportSend(_)) if live.takes_nothing() => Err(ServiceError::TransportClosed),
             other => other,
         }

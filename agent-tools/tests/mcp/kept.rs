@@ -91,10 +91,11 @@ async fn in_time<T>(what: &str, work: impl Future<Output = T>) -> T {
     timeout(Duration::from_secs(60), work).await.unwrap_or_else(|_| panic!("never: {what}"))
 }
 
-/// A server whose first life answers no call, and closes its output once it is told to, but lives on.
-fn closing(dir: &std::path::Path) -> McpServer {
+/// A server in the shell, which does this when its tools are listed, and this when one is called.
+fn shell(dir: &std::path::Path, listed: &str, called: &str) -> McpServer {
     const SCRIPT: &str = r#"echo $$ >> "$0/started"
         lives=$(wc -l < "$0/started")
+        schema='"inputSchema":{"type":"object"}'
         while read -r line; do
             id=$(printf '%s' "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')
             answer() { printf '{"jsonrpc":"2.0","id":%s,"result":{%s}}\n' "$id" "$1"; }
@@ -102,17 +103,21 @@ fn closing(dir: &std::path::Path) -> McpServer {
                 *'"initialize"'*)
                     about='"capabilities":{"tools":{}},"serverInfo":{"name":"sh","version":"1"}'
                     answer "\"protocolVersion\":\"2025-06-18\",$about" ;;
-                *'"tools/list"'*) answer '"tools":[{"name":"wait","inputSchema":{"type":"object"}}]' ;;
-                *'"tools/call"'*)
-                    echo >> "$0/called"
-                    while ! [ -e "$0/close" ]; do sleep 0.01; done
-                    exec >&-
-                    sleep 600 ;;
+                *'"tools/list"'*) eval "$1" ;;
+                *'"tools/call"'*) eval "$2" ;;
             esac
         done"#;
-    let notes_of = dir.to_str().unwrap().to_owned();
-    McpServer::command("fake", "sh", ["-c".to_owned(), SCRIPT.to_owned(), notes_of])
+    McpServer::command("fake", "sh", ["-c", SCRIPT, dir.to_str().unwrap(), listed, called])
         .with_lifecycle(McpLifecycle::Initialize)
+}
+
+/// A server whose first life answers no call, and closes its output once it is told to, but lives on.
+fn closing(dir: &std::path::Path) -> McpServer {
+    let called = r#"echo >> "$0/called"
+        while ! [ -e "$0/close" ]; do sleep 0.01; done
+        exec >&-
+        sleep 600"#;
+    shell(dir, r#"answer "\"tools\":[{\"name\":\"wait\",$schema}]""#, called)
 }
 
 #[tokio::test]
@@ -139,30 +144,14 @@ async fn a_broken_server_ends_although_a_call_of_it_is_kept() {
 
 /// A server whose first life reads nothing after its tools were listed, and lives on.
 fn deaf(dir: &std::path::Path) -> McpServer {
-    const SCRIPT: &str = r#"echo $$ >> "$0/started"
-        lives=$(wc -l < "$0/started")
-        while read -r line; do
-            id=$(printf '%s' "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')
-            answer() { printf '{"jsonrpc":"2.0","id":%s,"result":{%s}}\n' "$id" "$1"; }
-            case "$line" in
-                *'"initialize"'*)
-                    about='"capabilities":{"tools":{}},"serverInfo":{"name":"sh","version":"1"}'
-                    answer "\"protocolVersion\":\"2025-06-18\",$about" ;;
-                *'"tools/list"'*)
-                    schema='"inputSchema":{"type":"object"}'
-                    look="{\"name\":\"look\",\"annotations\":{\"readOnlyHint\":true},$schema}"
-                    answer "\"tools\":[$look,{\"name\":\"write\",$schema}]"
-                    if [ "$lives" -eq 1 ]; then
-                        exec <&-
-                        echo >> "$0/deaf"
-                        sleep 600
-                    fi ;;
-                *'"tools/call"'*) answer '"content":[{"type":"text","text":"heard"}]' ;;
-            esac
-        done"#;
-    let notes_of = dir.to_str().unwrap().to_owned();
-    McpServer::command("fake", "sh", ["-c".to_owned(), SCRIPT.to_owned(), notes_of])
-        .with_lifecycle(McpLifecycle::Initialize)
+    let listed = r#"look="{\"name\":\"look\",\"annotations\":{\"readOnlyHint\":true},$schema}"
+        answer "\"tools\":[$look,{\"name\":\"write\",$schema}]"
+        if [ "$lives" -eq 1 ]; then
+            exec <&-
+            echo >> "$0/deaf"
+            sleep 600
+        fi"#;
+    shell(dir, listed, r#"answer '"content":[{"type":"text","text":"heard"}]'"#)
 }
 
 #[tokio::test]

@@ -41,6 +41,7 @@ use crate::{
     replay::judge::judge,
     run::{
         budget,
+        local::checks::name,
         watch::{panicked, stuck},
     },
     session::{
@@ -352,22 +353,6 @@ fn read(effect: &Effect, value: Value) -> Result<Observation> {
         Effect::Spawn(_) | Effect::Delegate(_) => return Err(too_many(&value)),
         _ => Observation::Signal(value),
     })
-}
-
-fn name(effect: &Effect) -> &'static str {
-    match effect {
-        Effect::Model(_) => "a model call",
-        Effect::Tools(_) => "tool calls",
-        Effect::Spawn(_) => "a new child",
-        Effect::Delegate(_) => "a child",
-        Effect::WaitAny { .. } => "a wait for children",
-        Effect::Signal { .. } => "a wait for a signal",
-        Effect::Sleep(_) => "a sleep",
-        Effect::Now => "a look at the clock",
-        Effect::NewId => "a new id",
-        Effect::Compact { .. } => "a compaction",
-        _ => "another effect",
-    }
 }
 
 /// The input of a replay.

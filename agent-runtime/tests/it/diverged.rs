@@ -157,7 +157,7 @@ async fn an_agent_below_that_diverged_is_recorded_nowhere_and_goes_on_with_its_o
             let opened = runtime_on(&store).open(session.id()).await.unwrap();
             let error = opened.resume(&make(true)).outcome().await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Diverged, "{what}, {again}: {error}");
-            assert!(error.message().contains("asks for an id"), "{what}, {again}: {error}");
+            assert!(error.message().contains("asks for a new id"), "{what}, {again}: {error}");
             assert_eq!(ends(&store).await, 0, "{what}, {again}");
         }
         runtime_on(&store).open(&lowest).await.unwrap().signal("go", json!(7)).await.unwrap();

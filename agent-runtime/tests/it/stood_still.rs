@@ -95,7 +95,7 @@ async fn attack_10_a_process_that_stood_still_begins_nothing_below_a_run_that_en
         gate.open();
         assert_eq!(run.outcome().await.unwrap_err().kind(), ErrorKind::Conflict, "{stops}");
         assert_eq!(below.count(), 0, "{stops}: a model was asked for a run that is over");
-        // What it created is not left open, with nobody who would end it.
+        // The session that it created is not left open, with nobody who would end it.
         let sessions = store.query(&SessionFilter::all()).await.unwrap();
         assert_eq!(sessions.len(), 2, "{stops}");
         assert!(sessions.iter().all(|it| it.head.status == SessionStatus::Idle), "{stops}: {sessions:?}");

@@ -95,21 +95,32 @@ impl LocalEffects {
     }
 }
 
-/// Returns what an effect asks for, in words.
+/// Returns what an effect asks for, in words, with the name of what it is asked of.
 pub(super) fn asked(effect: &Effect) -> Cow<'static, str> {
-    Cow::Borrowed(match effect {
-        Effect::Model(call) => return format!("a call of the model `{}`", call.model.name()).into(),
-        Effect::Spawn(spawn) => return task_of(spawn),
-        Effect::Delegate(delegate) => return task_of(&delegate.spawn),
-        Effect::Signal { name } => return format!("the signal `{name}`").into(),
-        Effect::Tools(_) => "calls of tools",
-        Effect::WaitAny { .. } => "the end of an agent below",
-        Effect::Sleep(_) => "a wait",
-        Effect::Now => "the time",
-        Effect::NewId => "an id",
+    match effect {
+        Effect::Model(call) => format!("a call of the model `{}`", call.model.name()).into(),
+        Effect::Spawn(spawn) => task_of(spawn),
+        Effect::Delegate(delegate) => task_of(&delegate.spawn),
+        Effect::Signal { name } => format!("the signal `{name}`").into(),
+        other => name(other).into(),
+    }
+}
+
+/// Returns the name of an effect's kind, for errors.
+pub(crate) fn name(effect: &Effect) -> &'static str {
+    match effect {
+        Effect::Model(_) => "a model call",
+        Effect::Tools(_) => "tool calls",
+        Effect::Spawn(_) => "a new child",
+        Effect::Delegate(_) => "a child",
+        Effect::WaitAny { .. } => "a wait for children",
+        Effect::Signal { .. } => "a wait for a signal",
+        Effect::Sleep(_) => "a sleep",
+        Effect::Now => "a look at the clock",
+        Effect::NewId => "a new id",
         Effect::Compact { .. } => "a compaction",
-        _ => "something",
-    })
+        _ => "another effect",
+    }
 }
 
 fn task_of(spawn: &Spawn) -> Cow<'static, str> {

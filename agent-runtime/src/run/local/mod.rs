@@ -1,6 +1,6 @@
 //! Effects on this machine: performed here, recorded in the session's journal.
 
-mod checks;
+pub(crate) mod checks;
 mod waits;
 
 use std::{

@@ -2,7 +2,6 @@
 //!
 //! A process that was overtaken cancels its runs. If they stored that, the process that goes on with them would take it
 //! for their ends. So nothing of the whole tree is stored any more, as soon as one of its sessions was refused.
-
 //!
 //! A store knows nothing of trees: it takes the events of a session below, and new sessions, also from a process that
 //! has lost the top. So that process looks at the top before it creates a session below. If it stood still until its

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use entourage_core::{
     Error, Result, RunId, SessionId, Timestamp,
     event::RunAbove,
-    session::{Lease, SessionFilter, SessionInfo},
+    session::{Lease, SessionFilter, SessionInfo, SharedStore},
 };
 
 use crate::{
@@ -16,7 +16,11 @@ use crate::{
 impl Journal {
     /// Returns the session as the store lists it; `None` when the store does not know it.
     pub(crate) async fn look_up(env: &Env, id: &SessionId) -> Result<Option<SessionInfo>> {
-        match &env.store {
+        Self::in_store(env.store.as_ref(), id).await
+    }
+
+    async fn in_store(store: Option<&SharedStore>, id: &SessionId) -> Result<Option<SessionInfo>> {
+        match store {
             Some(store) => Ok(store.query(&SessionFilter::id(id.clone())).await?.pop()),
             None => Ok(None),
         }
@@ -59,8 +63,7 @@ impl Journal {
     /// # Errors
     /// [`ErrorKind::Conflict`](entourage_core::ErrorKind::Conflict) when one has, the store's.
     pub(crate) async fn check_held(&self) -> Result<()> {
-        let Some(store) = &self.store else { return Ok(()) };
-        let stored = store.query(&SessionFilter::id(self.session().clone())).await?.pop();
+        let stored = Self::in_store(self.store.as_ref(), self.session()).await?;
         let held = self.lock().lease;
         match stored.and_then(|info| info.lease).filter(|lease| lease.owner != self.owner) {
             Some(lease) if held.is_none_or(|held| held.generation < lease.generation) => {

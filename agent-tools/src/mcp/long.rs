@@ -13,6 +13,11 @@ use tokio::io::{AsyncRead, ReadBuf};
 /// Code of the error for an answer that is too long.
 pub(super) const CODE: i32 = -32_016;
 
+/// The short members of an answer.
+const ID: &str = "\"id\"";
+const VERSION: &str = "\"jsonrpc\"";
+const NUMBER: &str = "\"2.0\"";
+
 /// Bytes of a line, at its beginning or at its end, in which its id stands.
 const ENDS: usize = 128;
 
@@ -92,20 +97,22 @@ impl Line {
         Self::read(&head, &tail).unwrap_or(Self::Unknown)
     }
 
-    /// Reads the members at the beginning, up to the long one. An id after that is the last member of the message: only
-    /// what stands right before the end of the line is sure to be no part of the long one.
+    /// Reads the short members at the beginning, in any order, up to the long one. An id after that is among the last
+    /// members of the message: only what stands right before the end of the line is sure to be no part of the long one.
     fn read(head: &str, tail: &str) -> Option<Self> {
-        let mut rest = after(head, "{")?;
-        if let Some(version) = value(rest, "\"jsonrpc\"") {
-            rest = after(after(version, "\"2.0\"")?, ",")?;
-        }
-        let mut first = None;
-        if let Some(id) = value(rest, "\"id\"") {
-            let end = id.find(|c: char| !c.is_ascii_digit())?;
-            let (id, behind) = id.split_at_checked(end)?;
-            // One of another form is not ours, and an error would be for nobody.
-            first = Some(id.parse().ok()?);
-            rest = after(behind, ",")?;
+        let (mut rest, mut first) = (after(head, "{")?, None);
+        loop {
+            if let Some(version) = value(rest, VERSION) {
+                rest = after(after(version, NUMBER)?, ",")?;
+            } else if let Some(id) = value(rest, ID).filter(|_| first.is_none()) {
+                let end = id.find(|c: char| !c.is_ascii_digit())?;
+                let (id, behind) = id.split_at_checked(end)?;
+                // One of another form is not ours, and an error would be for nobody.
+                first = Some(id.parse().ok()?);
+                rest = after(behind, ",")?;
+            } else {
+                break;
+            }
         }
         if value(rest, "\"method\"").is_some() {
             return Some(Self::Asks);
@@ -125,13 +132,20 @@ fn value<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     after(after(text, name)?, ":")
 }
 
-/// Returns the id, if it is the last member of a message.
+/// Returns what comes before a name and its colon.
+fn before<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let text = text.trim_end().strip_suffix(':')?.trim_end().strip_suffix(name)?.trim_end();
+    text.ends_with(',').then_some(text)
+}
+
+/// Returns the id, if nothing but the version comes after it in a message.
 fn last_id(tail: &str) -> Option<u64> {
     let text = tail.trim_end().strip_suffix('}')?.trim_end();
-    let before = text.trim_end_matches(|c: char| c.is_ascii_digit());
-    let id = text.strip_prefix(before)?.parse().ok()?;
-    let name = before.trim_end().strip_suffix(':')?.trim_end().strip_suffix("\"id\"")?;
-    name.trim_end().ends_with(',').then_some(id)
+    let version = text.strip_suffix(NUMBER).and_then(|text| before(text, VERSION));
+    let text = version.map_or(Some(text), |text| text.strip_suffix(','))?.trim_end();
+    let behind = text.trim_end_matches(|c: char| c.is_ascii_digit());
+    let id = text.strip_prefix(behind)?.parse().ok()?;
+    before(behind, ID).map(|_| id)
 }
 
 /// Returns the error after an answer that is too long.
@@ -197,7 +211,12 @@ mod tests {
     async fn an_answer_that_is_too_long_is_followed_by_an_error() {
         let long = "x".repeat(64);
         let short = "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n";
-        for head in ["\"jsonrpc\":\"2.0\",\"id\":7", " \"jsonrpc\" : \"2.0\" , \"id\" : 7 ", "\"id\":7"] {
+        for head in [
+            "\"jsonrpc\":\"2.0\",\"id\":7",
+            " \"jsonrpc\" : \"2.0\" , \"id\" : 7 ",
+            "\"id\":7",
+            "\"id\":7,\"jsonrpc\":\"2.0\"",
+        ] {
             for kind in ["result", "error"] {
                 let answers = [
                     format!("{{{head},\"{kind}\":\"{long}\"}}\n"),
@@ -221,6 +240,8 @@ mod tests {
         for line in [
             format!("{{\"result\":{{\"a\":\"{long}\",\"id\":7}}}}\n"),
             format!("{{\"result\":{{\"{long}\\\",\\\"id\":7}}\n"),
+            format!("{{\"result\":{{\"a\":\"{long}\",\"id\":7,\"jsonrpc\":\"2.0\"}}}}\n"),
+            format!("{{\"result\":\"{long}\\\",\\\"id\\\":7,\\\"jsonrpc\\\":\\\"2.0\"}}\n"),
             format!("{{\"id\":\"7\",\"result\":\"{long}\"}}\n"),
             format!("{{\"id\":-7,\"result\":\"{long}\"}}\n"),
             format!("{long}\u{fffd}\n"),

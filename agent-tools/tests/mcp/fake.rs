@@ -190,6 +190,8 @@ fn the_server() {
                     }
                     "echo" if fake.is("changed_by_death") && fake.lives() < 2 => std::process::exit(1),
                     "echo" if fake.is("hangs") => {}
+                    "echo" if fake.is("long_answer") => fake.text(&id, &"x".repeat(17 << 20)),
+                    "echo" if fake.is("long_line") => fake.send(&json!("x".repeat(17 << 20))),
                     "echo" if fake.is("env") => {
                         let vars: Vec<_> =
                             std::env::vars().map(|(name, value)| format!("{name}={value}")).collect();

@@ -22,9 +22,9 @@ use crate::{
     common::call_all,
     eventually,
     fake::notes,
-    http::{Site, speaks},
     logins::{Person, World, ends, field},
     manners::is_alive,
+    questions::asking_site,
     started, state,
 };
 
@@ -187,30 +187,9 @@ impl Approver for Absent {
 
 #[tokio::test]
 async fn a_call_that_waits_for_the_user_fails_when_its_server_is_shut_down() {
-    let site = Site::new(|asked| {
-        let answer = |result: &str| {
-            let result = format!(r#"{{"resultType":"{result},"ttlMs":0,"cacheScope":"private"}}"#);
-            let body = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, asked.body["id"]);
-            ("200 OK\r\nContent-Type: application/json".to_owned(), body)
-        };
-        match asked.body["method"].as_str() {
-            Some("server/discover") => answer(
-                r#"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},
-                "_meta":{"io.modelcontextprotocol/serverInfo":{"name":"site","version":"1"}}"#,
-            ),
-            Some("tools/list") => answer(
-                r#"complete","tools":[{"name":"ask","inputSchema":{"type":"object"},
-                "annotations":{"readOnlyHint":true}}]"#,
-            ),
-            Some("tools/call") => answer(
-                r#"input_required","requestState":"s","inputRequests":{"k":{"method":"elicitation/create",
-                "params":{"mode":"form","message":"Who?","requestedSchema":{"type":"object","properties":{}}}}}"#,
-            ),
-            _ => speaks(asked),
-        }
-    });
     let asked = Arc::new(Semaphore::new(0));
-    let servers = [site.server().with_lifecycle(McpLifecycle::Discover)];
+    let (_site, server) = asking_site();
+    let servers = [server];
     let mcp = Mcp::builder().servers(servers).approver(Absent(Arc::clone(&asked))).start().unwrap();
     mcp.ready().await;
     let called = called_by_a_task(&mcp, "mcp_fake_ask");

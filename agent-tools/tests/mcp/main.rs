@@ -279,6 +279,26 @@ async fn parallel_calls_are_answered_in_any_order() {
 }
 
 #[tokio::test]
+async fn an_answer_that_is_too_long_is_an_error_and_the_server_stays() {
+    let (notes, mcp) = one("long_answer").await;
+    let told = echo(&mcp).await.unwrap_err();
+    let expected =
+        "the MCP server `fake` answered, but its answer has more than 16 MiB and was not read; ask for less";
+    assert_eq!(told, expected);
+    assert_eq!(call(&mcp, "mcp_fake_write", json!({"text": "on"})).await.as_deref(), Ok("on"));
+    assert_eq!(fake::notes(notes.path(), "started").len(), 1);
+}
+
+#[tokio::test]
+async fn a_long_line_that_answers_nobody_ends_the_connection_at_once() {
+    let (notes, mcp) = one("long_line").await;
+    let told = echo(&mcp).await.unwrap_err();
+    assert!(told.contains("ended while the call ran"), "{told}");
+    // What only reads was tried once more, on another connection.
+    assert_eq!(fake::notes(notes.path(), "started").len(), 2);
+}
+
+#[tokio::test]
 async fn servers_end_by_themselves_or_are_killed() {
     for manner in ["plain", "deaf", "child"] {
         let (notes, mcp) = one(manner).await;

@@ -7,10 +7,13 @@ use entourage_core::{
     Result,
     permission::{ApprovalRequest, Approver, Decision},
 };
-use entourage_tools::mcp::Mcp;
+use entourage_tools::mcp::{Mcp, McpLifecycle, McpServer};
 use serde_json::{Value, json};
 
-use crate::{call, eventually, fake};
+use crate::{
+    call, eventually, fake,
+    http::{Site, speaks},
+};
 
 /// Answers each question with the same, and notes it.
 #[derive(Debug, Clone)]
@@ -83,9 +86,46 @@ impl Approver for Broken {
     }
 }
 
+/// A site whose tool asks before it answers, as servers do from 2026-07-28 on: its answer is that of the user.
+pub(crate) fn asking_site() -> (Site, McpServer) {
+    let site = Site::new(|asked| {
+        let answer = |result: &str| {
+            let result = format!(r#"{{"resultType":"{result},"ttlMs":0,"cacheScope":"private"}}"#);
+            let body = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, asked.body["id"]);
+            ("200 OK\r\nContent-Type: application/json".to_owned(), body)
+        };
+        match asked.body["method"].as_str() {
+            Some("server/discover") => answer(
+                r#"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},
+                "_meta":{"io.modelcontextprotocol/serverInfo":{"name":"site","version":"1"}}"#,
+            ),
+            Some("tools/list") => answer(
+                r#"complete","tools":[{"name":"ask","inputSchema":{"type":"object"},
+                "annotations":{"readOnlyHint":true}}]"#,
+            ),
+            Some("tools/call") if !asked.body["params"]["inputResponses"].is_null() => {
+                let told = json!(asked.body["params"]["inputResponses"]["k"].to_string());
+                answer(&format!(r#"complete","content":[{{"type":"text","text":{told}}}]"#))
+            }
+            Some("tools/call") => answer(
+                r#"input_required","requestState":"s","inputRequests":{"k":{"method":"elicitation/create",
+                "params":{"mode":"form","message":"Who?","requestedSchema":{"type":"object","properties":{}}}}}"#,
+            ),
+            _ => speaks(asked),
+        }
+    });
+    let server = site.server().with_lifecycle(McpLifecycle::Discover);
+    (site, server)
+}
+
 #[tokio::test]
 async fn a_panic_of_the_approver_declines() {
     assert_eq!(answer(Some(Broken)).await, json!({"action": "decline"}));
+    let (_site, server) = asking_site();
+    let mcp = Mcp::builder().servers([server]).approver(Broken).start().unwrap();
+    mcp.ready().await;
+    let told = call(&mcp, "mcp_fake_ask", json!({})).await.unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&told).unwrap(), json!({"action": "decline"}));
 }
 
 /// Never answers, and notes its questions and their ends.

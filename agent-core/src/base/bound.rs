@@ -62,10 +62,9 @@ impl fmt::Display for Flaw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Deep => write!(f, "it nests deeper than {DEPTH} levels"),
-            Self::Number => write!(
-                f,
-                "it holds a number out of range (more than {NUMBER} digits, or an exponent beyond {NUMBER})"
-            ),
+            Self::Number => {
+                write!(f, "it holds a number of more than {NUMBER} digits, or an exponent beyond that")
+            }
             Self::Large(most) => write!(f, "it takes more than {most} bytes"),
             Self::Broken => f.write_str("it does not serialize as JSON"),
         }
@@ -99,6 +98,15 @@ pub fn check(value: &impl Serialize, most: usize) -> Result<usize, Flaw> {
     scan.ended(written.is_ok())
 }
 
+/// Returns the JSON that `value` serializes to, if it passes [`check`].
+pub(crate) fn text(value: &impl Serialize, most: usize) -> Result<String, Flaw> {
+    let mut scan = Scan { kept: Some(Vec::new()), ..Scan::new(DEPTH, most) };
+    let written = write(&mut scan, value);
+    let text = scan.kept.take().unwrap_or_default();
+    scan.ended(written.is_ok())?;
+    String::from_utf8(text).map_err(|_| Flaw::Broken)
+}
+
 /// Writes `value` as JSON. The writer is a trait object: each type is compiled once for all of them.
 fn write(to: &mut dyn io::Write, value: &impl Serialize) -> serde_json::Result<()> {
     serde_json::to_writer(to, value)
@@ -114,11 +122,8 @@ pub(crate) fn check_text(text: &str, most: usize) -> Result<usize, Flaw> {
 /// True if a stored text is within the depth that its reader accepts.
 pub(crate) fn is_readable(text: &str) -> bool {
     let opening = text.bytes().filter(|byte| matches!(byte, b'[' | b'{')).count();
-    if opening <= STORED_DEPTH {
-        return true;
-    }
-    let mut scan = Scan { any_number: true, ..Scan::new(STORED_DEPTH, usize::MAX) };
-    scan.feed(text.as_bytes())
+    let scan = || Scan { any_number: true, ..Scan::new(STORED_DEPTH, usize::MAX) };
+    opening <= STORED_DEPTH || scan().feed(text.as_bytes())
 }
 
 /// Checks that `value`, which `what` names, can be stored and read again: see [`parse_value`] for the bounds.
@@ -154,9 +159,8 @@ pub fn json_bytes(value: &impl Serialize, most: usize) -> usize {
         }
     }
     let mut count = Count(0, most);
-    match write(&mut count, value) {
-        Ok(()) | Err(_) => count.0,
-    }
+    drop(write(&mut count, value));
+    count.0
 }
 
 /// Estimated bytes of a value that passed a bound.
@@ -173,6 +177,7 @@ pub fn shortened(text: &str, most: usize) -> Cow<'_, str> {
 }
 
 /// State of a scan of JSON text.
+#[derive(Default)]
 struct Scan {
     deepest: usize,
     most: usize,
@@ -185,10 +190,13 @@ struct Scan {
     digits: usize,
     exponent: Option<usize>,
     flaw: Option<Flaw>,
+    /// What was written, if it is wanted.
+    kept: Option<Vec<u8>>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum At {
+    #[default]
     Between,
     /// Just after an opening bracket, with the memory of its array or object if it is not empty.
     Opened(usize),
@@ -199,26 +207,11 @@ enum At {
 
 impl Scan {
     fn new(deepest: usize, most: usize) -> Self {
-        let at = At::Between;
-        Self {
-            deepest,
-            most,
-            any_number: false,
-            depth: 0,
-            memory: ITEM,
-            at,
-            digits: 0,
-            exponent: None,
-            flaw: None,
-        }
+        Self { deepest, most, memory: ITEM, ..Self::default() }
     }
 
     fn ended(self, flawless: bool) -> Result<usize, Flaw> {
-        match self.flaw {
-            Some(flaw) => Err(flaw),
-            None if flawless => Ok(self.memory),
-            None => Err(Flaw::Broken),
-        }
+        self.flaw.map_or_else(|| flawless.then_some(self.memory).ok_or(Flaw::Broken), Err)
     }
 
     /// Scans the next bytes; false once there is a flaw.
@@ -313,6 +306,7 @@ impl Scan {
 
 impl io::Write for Scan {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.kept.iter_mut().for_each(|kept| kept.extend_from_slice(bytes));
         if self.feed(bytes) { Ok(bytes.len()) } else { Err(io::ErrorKind::InvalidData.into()) }
     }
 

@@ -236,8 +236,8 @@ impl<'de> de::Visitor<'de> for ShapeVisitor {
 impl From<&Value> for Arguments {
     /// Gives `{}` if the value is not an object, or out of the bounds of [`Arguments::parse`].
     fn from(value: &Value) -> Self {
-        let fits = value.is_object() && bound::check(value, bound::VALUE).is_ok();
-        if fits { Self(value.to_string().into()) } else { Self::empty() }
+        let text = value.is_object().then(|| bound::text(value, bound::VALUE));
+        text.and_then(Result::ok).map_or_else(Self::empty, |text| Self(text.into()))
     }
 }
 

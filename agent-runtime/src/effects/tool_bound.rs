@@ -63,9 +63,12 @@ fn files(content: &mut Vec<Content>, most: usize) -> Option<String> {
         }
         fits
     });
-    let files = if count == 1 { "a file".to_owned() } else { format!("{count} files") };
-    let note = || format!("[… {files} of {lost} bytes left out: a result may hold {most} bytes of files …]");
-    (count > 0).then(note)
+    let files = match count {
+        0 => return None,
+        1 => "a file".to_owned(),
+        _ => format!("{count} files"),
+    };
+    Some(format!("[… {files} of {lost} bytes left out: a result may hold {most} bytes of files …]"))
 }
 
 /// Removes metadata that cannot be kept. Returns a note about it.

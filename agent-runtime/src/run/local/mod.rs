@@ -5,7 +5,7 @@ mod waits;
 
 use std::{
     any::{Any, TypeId},
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     fmt,
     future::{poll_fn, ready},
     sync::{
@@ -43,7 +43,7 @@ use crate::{
 pub(crate) struct LocalEffects {
     pub(crate) site: Arc<Site>,
     recorded: Arc<[Event]>,
-    replay: Mutex<HashMap<u64, Recorded>>,
+    replay: Mutex<BTreeMap<u64, Recorded>>,
     children: Mutex<HashMap<SessionId, Below>>,
     /// Child sessions with several runs, once there are any.
     pub(crate) kept: OnceLock<Kept>,
@@ -53,7 +53,7 @@ pub(crate) struct LocalEffects {
     /// The bounds of the run. No context of it is wider.
     given: Given,
     /// Keyed effects of this life, by their ordinals.
-    performed: Mutex<HashSet<u64>>,
+    performed: Mutex<BTreeSet<u64>>,
     /// The newest message whose calls were performed in this life, by the number of its event, and a bit for each call.
     claimed: Mutex<(u64, u128)>,
     /// The failure of the engine to give effects.
@@ -71,7 +71,7 @@ pub(crate) struct Recorded {
 
 impl LocalEffects {
     pub(crate) fn new(site: Arc<Site>, given: Given, recorded: Vec<Event>) -> Self {
-        let mut replay: HashMap<u64, Recorded> = HashMap::new();
+        let mut replay: BTreeMap<u64, Recorded> = BTreeMap::new();
         for event in &recorded {
             if let Some(key) = event.effect_key() {
                 let entry = replay.entry(key.ordinal).or_insert_with(|| Recorded { key, events: Vec::new() });

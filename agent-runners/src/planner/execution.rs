@@ -6,8 +6,9 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
 use entourage_core::{
-    Error, ErrorKind, Result,
+    Error, ErrorKind, Result, RunId,
     agent::{Agent, AgentPart},
+    message::{History, Message},
     permission::Scope,
     run::{Outcome, RunContext, Task},
     tool::Access,
@@ -15,8 +16,8 @@ use entourage_core::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ConversationLimits, PartBudgets, PlannedStep, StepReport, budget::shares, plan::in_order, reply::REPLY,
-    report::reports,
+    ConversationLimits, PartBudgets, PlannedStep, StepReport, StepStatus, budget::shares, plan::in_order,
+    questions::goes_on, reply::REPLY, report::reports,
 };
 use crate::graph::{Each, Handle, TaskGraph, TaskGraphBuilder, section};
 
@@ -26,13 +27,15 @@ pub(super) const EXECUTOR: &str = "executor";
 /// Name of the agent, of its graph, and the role of its session.
 pub(super) const PLAN: &str = "plan";
 
-/// A plan to execute, as it is given.
+/// A plan to execute, as it is given. Without steps it asks for the earlier plans of its request.
 #[derive(Serialize)]
 pub(super) struct Given<'a> {
     pub(super) goal: &'a str,
     pub(super) steps: &'a [PlannedStep],
     /// Steps of earlier plans whose results are needed.
     pub(super) done: Vec<&'a StepReport>,
+    /// Run of the planner.
+    pub(super) run: RunId,
 }
 
 /// A plan to execute, as it is read.
@@ -42,6 +45,8 @@ struct Job {
     steps: Vec<PlannedStep>,
     #[serde(default)]
     done: Vec<StepReport>,
+    #[serde(default)]
+    run: Option<RunId>,
 }
 
 /// Executes plans.
@@ -77,10 +82,45 @@ impl Agent for Execution {
             let text = "the prompt is no plan of a planner; start the planner instead";
             Error::new(ErrorKind::InvalidInput, text).caused_by(error)
         })?;
+        if job.steps.is_empty() {
+            let earlier = earlier(&job, &ended(&cx.history()));
+            return Ok(Outcome::completed(serde_json::to_string(&earlier)?));
+        }
         let (outcome, report) = self.graph(&job)?.run_within(&task, cx).await?;
         outcome?;
         Ok(Outcome::completed(serde_json::to_string(&reports(&job.steps, &report))?))
     }
+}
+
+/// Returns the plans of a conversation that ended, with their steps as they ended, oldest first. A run that asked for
+/// earlier ones has a plan without steps.
+fn ended(history: &History) -> Vec<(Job, Vec<StepReport>)> {
+    let said: Vec<_> = history.iter().collect();
+    let plan = |pair: &[&Arc<Message>]| {
+        let [given, answer] = pair else { return None };
+        let job: Job = serde_json::from_str(&given.text()).ok()?;
+        let steps =
+            if job.steps.is_empty() { Vec::new() } else { serde_json::from_str(&answer.text()).ok()? };
+        Some((job, steps))
+    };
+    said.windows(2).filter_map(plan).collect()
+}
+
+/// Returns the steps of the plans of a request that were made before: those that are done, and what the newest plan
+/// left undone. A request grows by each question about it and its answer; two runs with the same one have two requests.
+fn earlier(asked: &Job, plans: &[(Job, Vec<StepReport>)]) -> Vec<StepReport> {
+    let (mut newer, mut found) = (asked, Vec::new());
+    for (job, steps) in plans.iter().rev() {
+        let is_of_run = job.goal == newer.goal && job.run == newer.run;
+        if !is_of_run && !goes_on(&newer.goal, &job.goal) {
+            break;
+        }
+        let is_newest = found.is_empty();
+        let kept = steps.iter().filter(|step| is_newest || step.status == StepStatus::Completed);
+        found.splice(0..0, kept.cloned());
+        newer = job;
+    }
+    found
 }
 
 impl Execution {

@@ -2,6 +2,8 @@
 //!
 //! The form of the whole text decides if an answer asks: no other answer of a planner has it.
 
+use std::sync::Arc;
+
 use entourage_core::{
     event::plain_line,
     message::{History, Message, Role},
@@ -53,22 +55,43 @@ pub(super) fn asked_before(history: &History) -> bool {
     history.iter().filter(|message| message.role() != Role::User).last().is_some_and(|said| is_asking(said))
 }
 
-/// Returns the text of a request. One that answers questions begins with the request that these were about.
+/// Returns the text of a request. One that answers questions begins with the request that these were about, and has
+/// all answers to them: the run of an answer may have ended without one of its own.
 pub(super) fn request(history: &History, prompt: &Message) -> String {
     let mut texts = vec![prompt.text()];
     let said = history.iter().filter(|message| matches!(message.role(), Role::User | Role::Assistant));
     let mut before: Vec<_> = said.collect();
-    if before.pop_if(|last| last.role() == Role::User).is_none() {
+    let is_user = |last: &mut &Arc<Message>| last.role() == Role::User;
+    if before.pop_if(is_user).is_none() {
         return texts.concat();
     }
-    while texts.len() < ASKED
-        && let Some(asks) = before.pop_if(|last| is_asking(last))
-    {
-        texts.push(asks.text());
-        texts.extend(before.pop_if(|last| last.role() == Role::User).map(|message| message.text()));
+    loop {
+        let mut told = Vec::new();
+        while let Some(message) = before.pop_if(is_user) {
+            told.push(message.text());
+        }
+        match before.pop_if(|last| is_asking(last)) {
+            Some(asks) if texts.len() < ASKED => {
+                texts.extend(told);
+                texts.push(asks.text());
+            }
+            // A prompt before that was another request.
+            _ => {
+                let asked = texts.len() > 1;
+                texts.extend(told.into_iter().take(1).filter(|_| asked));
+                break;
+            }
+        }
     }
     texts.reverse();
     texts.join("\n\n")
+}
+
+/// True if a [`request`] is an earlier one with more questions or answers.
+pub(super) fn goes_on(request: &str, earlier: &str) -> bool {
+    let asks = ["\n\n", ASKS].concat();
+    let more = request.strip_prefix(earlier).filter(|more| more.starts_with("\n\n"));
+    more.is_some_and(|more| more.starts_with(&asks) || earlier.contains(&asks))
 }
 
 #[cfg(test)]

@@ -24,7 +24,11 @@ use super::{
     report::{is_done, listing, marked_listing, stop_reason},
     strategy::{self, Analysis},
 };
-use crate::{below::Below, graph::section, typed::OutcomeExt};
+use crate::{
+    below::Below,
+    graph::section,
+    typed::{NoValue, NoValueReason, OutcomeExt},
+};
 
 /// Name of the planner, and the role of its session.
 pub(super) const PLANNER: &str = "planner";
@@ -102,7 +106,7 @@ impl Agent for Planner {
         match strategy {
             PlannerStrategy::Simple => answered(drive.turn(Part::Answer, request, None).await?),
             PlannerStrategy::ToolUse => answered(drive.turn(Part::Work, request, None).await?),
-            PlannerStrategy::Complex => drive.by_plan(&task.prompt).await,
+            PlannerStrategy::Complex => drive.by_plan(&task.prompt, goes_on).await,
         }
     }
 }
@@ -162,11 +166,17 @@ impl Drive<'_> {
     }
 
     /// Makes a plan, executes it, makes another one for what failed, and answers.
-    async fn by_plan(&mut self, prompt: &Arc<Message>) -> Result<Outcome> {
+    /// A request that goes on after questions keeps what its earlier plans did.
+    async fn by_plan(&mut self, prompt: &Arc<Message>, goes_on: bool) -> Result<Outcome> {
         let goal = request(&self.cx.history(), prompt);
         let files = prompt.parts().iter().filter(|part| matches!(part, MessagePart::Media(_))).cloned();
-        let mut ask = files.fold(Message::user(self.ask(&goal)), Message::with);
-        let (mut done, mut undone): (Vec<StepReport>, Vec<StepReport>) = (Vec::new(), Vec::new());
+        let (mut done, mut undone) = if goes_on { self.earlier(&goal).await? } else { Default::default() };
+        let mut ask = self.ask(&goal);
+        if !done.is_empty() || !undone.is_empty() {
+            ask.push_str("\n\nPlans for it ended before, with these steps:\n\n");
+            ask.push_str(&self.kept(&done, &undone));
+        }
+        let mut ask = files.fold(Message::user(ask), Message::with);
         for round in 1..=self.planner.max_replans.saturating_add(1) {
             let draft = match self.draft(round, &goal, ask, &done).await {
                 Ok(draft) => draft,
@@ -179,12 +189,15 @@ impl Drive<'_> {
                 Err(error) => return Err(error),
             };
             if !draft.questions.is_empty() {
+                // The run leaves its mark among the plans: an earlier request may have had the same words.
+                if round == 1 && !goes_on {
+                    self.earlier(&goal).await?;
+                }
                 return self.ask_user(draft.questions);
             }
             let reports = self.execute(round, &goal, draft.steps, &done).await?;
             let completed;
-            (completed, undone) =
-                reports.into_iter().partition(|step: &StepReport| step.status == StepStatus::Completed);
+            (completed, undone) = parted(reports);
             done.extend(completed);
             if is_done(&undone) {
                 break;
@@ -192,6 +205,14 @@ impl Drive<'_> {
             ask = Message::user(self.ask_again(&goal, &done, &undone));
         }
         self.synthesis(&goal, done, undone).await
+    }
+
+    /// Returns the steps of earlier plans for this request: those that are done, and the others of the newest plan.
+    async fn earlier(&mut self, goal: &str) -> Result<(Vec<StepReport>, Vec<StepReport>)> {
+        let job = Given { goal, steps: &[], done: Vec::new(), run: self.cx.run() };
+        let outcome = self.turn(Part::Plan, Message::user(serde_json::to_string(&job)?), None).await?;
+        failure(&outcome.status).map_or(Ok(()), Err)?;
+        Ok(parted(serde_json::from_str(&outcome.text)?))
     }
 
     /// Returns the plan that the planner makes, which has one attempt more if the first cannot run.
@@ -259,7 +280,12 @@ impl Drive<'_> {
                 Err(problem) => Err((ErrorKind::Protocol, problem)),
             }),
             (Err(error), Status::Completed | Status::Stopped(StopReason::Incomplete { .. })) => {
-                Ok(Err((ErrorKind::Protocol, error.message().to_owned())))
+                // The error itself tells the programmer what to do, and not the planner.
+                let problem = match NoValue::of(&error).map(|none| &none.reason) {
+                    Some(NoValueReason::Invalid(problem)) => problem.clone(),
+                    _ => error.message().to_owned(),
+                };
+                Ok(Err((ErrorKind::Protocol, problem)))
             }
             (Err(error), status) => Err(failure(status).unwrap_or(error)),
         }
@@ -288,7 +314,7 @@ impl Drive<'_> {
     ) -> Result<Vec<StepReport>> {
         let needed: BTreeSet<_> = steps.iter().flat_map(|step| &step.depends_on).collect();
         let done = done.iter().filter(|step| needed.contains(&step.number)).collect();
-        let job = serde_json::to_string(&Given { goal, steps: &steps, done })?;
+        let job = serde_json::to_string(&Given { goal, steps: &steps, done, run: self.cx.run() })?;
         self.cx.record(PlannerProgress::PlanCreated { round, steps })?;
         let outcome = self.turn(Part::Plan, Message::user(job), None).await?;
         if let Some(error) = failure(&outcome.status) {
@@ -365,16 +391,26 @@ impl Drive<'_> {
 
     /// Returns the prompt that asks for another plan, for what is left.
     fn ask_again(&self, goal: &str, done: &[StepReport], undone: &[StepReport]) -> String {
+        let steps = self.kept(done, undone);
+        self.about(format!("The plan failed. These are its steps:\n\n{steps} The request:"), goal)
+    }
+
+    /// Tells of steps that ended, and what that means for the next plan.
+    fn kept(&self, done: &[StepReport], undone: &[StepReport]) -> String {
         let all: Vec<_> = done.iter().chain(undone).cloned().collect();
         let next = all.iter().map(|step| step.number).max().unwrap_or_default().saturating_add(1);
         let results = marked_listing(&all, self.planner.budgets.planner_conversation);
-        let text = format!(
-            "The plan failed. These are its steps:\n\n{results}\n\nMake a plan for what is left, in another way where one \
-             failed. Steps that are completed are kept: do not repeat them, and name them in `depends_on` where their \
-             results are needed. Number the new steps from {next}. The request:"
-        );
-        self.about(text, goal)
+        format!(
+            "{results}\n\nMake a plan for what is left, in another way where one failed. Steps that are completed are \
+             kept: do not repeat them, and name them in `depends_on` where their results are needed. Number the new \
+             steps from {next}."
+        )
     }
+}
+
+/// Returns steps as those that are done and the others.
+fn parted(steps: Vec<StepReport>) -> (Vec<StepReport>, Vec<StepReport>) {
+    steps.into_iter().partition(|step| step.status == StepStatus::Completed)
 }
 
 /// Returns the answer of the run of an agent of the planner.

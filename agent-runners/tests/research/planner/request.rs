@@ -1,6 +1,6 @@
 //! The request in the prompts of a planner: it is there however much was seen since, and whatever was asked about it.
 
-use entourage_core::tool::Access;
+use entourage_core::{ErrorKind, run::Status, tool::Access};
 use entourage_testkit::{FakeTool, ScriptedProvider};
 use serde_json::json;
 
@@ -72,4 +72,84 @@ async fn bo06_the_planner_that_answers_a_question_knows_the_step() {
         told.contains("Step 1: Look at 1.") && told.contains(REQUEST) && told.contains("Which?"),
         "{told}"
     );
+}
+
+/// What was done before the user was asked is not asked for again, and is at hand for what comes after.
+#[tokio::test(start_paused = true)]
+async fn bo13_a_plan_after_questions_keeps_what_earlier_plans_did() {
+    let planner_model = plans(steps([step(1, &[]), step(2, &[1])]))
+        .call("view", json!({}))
+        .call("final_answer", json!({"questions": ["Which one?"]}))
+        .call("final_answer", steps([step(3, &[1])]))
+        .text("Done.");
+    let executor_model = looks()
+        .call("reply", reply("complete", "The bill is paid."))
+        .call("reply", reply("error", "Two of them."))
+        .call("reply", reply("complete", "Seen."));
+    let large = FakeTool::new("view").access(Access::READ).returning("x".repeat(20_000));
+    let planner =
+        builder(&planner_model, &executor_model).tools((large, edit())).max_replans(1).build().unwrap();
+    let session = runtime().session();
+    session.start(&planner, REQUEST).outcome().await.unwrap();
+    let outcome = session.start(&planner, "The old one.").outcome().await.unwrap();
+    assert_eq!((outcome.status, outcome.text.as_str()), (Status::Completed, "Done."));
+    let paid = "<result of=\"step 1\">\nThe bill is paid.";
+    let asked = told(&planner_model, 3);
+    for words in [REQUEST, "The old one.", paid, "), failed:", "Two of them.", "Number the new steps from 3."]
+    {
+        assert!(asked.contains(words), "{words}: {asked}");
+    }
+    let given = executor_model.requests()[2].messages.get(0).unwrap().text();
+    assert!(given.contains(paid), "{given}");
+    let answered = told(&planner_model, 4);
+    assert!(answered.contains(paid) && answered.contains("Seen."), "{answered}");
+}
+
+/// The run of an answer that failed leaves the request, the answer and what was done to the next one.
+#[tokio::test(start_paused = true)]
+async fn bo13_a_prompt_after_a_run_that_failed_goes_on_with_the_request() {
+    let planner_model = ScriptedProvider::named("planner")
+        .call("view", json!({}))
+        .call("final_answer", json!({"questions": ["Which one?"]}))
+        .fail(ErrorKind::Authentication, "no key")
+        .call("final_answer", steps([step(1, &[]), step(2, &[1])]))
+        .fail(ErrorKind::Authentication, "no key again")
+        .call("final_answer", steps([step(3, &[1])]))
+        .text("Done.");
+    let executor_model = looks()
+        .call("reply", reply("complete", "Paid."))
+        .call("reply", reply("error", "No."))
+        .call("reply", reply("complete", "Seen."));
+    let planner = builder(&planner_model, &executor_model).tools((view(),)).max_replans(1).build().unwrap();
+    let session = runtime().session();
+    for (prompt, works) in
+        [(REQUEST, true), ("The old one.", false), ("Try it.", false), ("Please try again.", true)]
+    {
+        assert_eq!(session.start(&planner, prompt).outcome().await.is_ok(), works, "{prompt}");
+    }
+    let asked = told(&planner_model, 5);
+    for words in [REQUEST, "Which one?", "The old one.", "Try it.", "Please try again.", "Paid.", "No."] {
+        assert!(asked.contains(words), "{words}: {asked}");
+    }
+    assert!(told(&planner_model, 6).contains("Paid."));
+}
+
+/// The same words as those of an earlier request are another request.
+#[tokio::test(start_paused = true)]
+async fn bo13_what_another_request_did_is_not_done_for_this_one() {
+    let planner_model = plans(steps([step(1, &[])]))
+        .text("Done.")
+        .call("view", json!({}))
+        .call("final_answer", json!({"questions": ["Which one?"]}))
+        .call("final_answer", steps([step(1, &[])]))
+        .text("Done.");
+    let executor_model =
+        looks().call("reply", reply("complete", "Paid.")).call("reply", reply("complete", "Paid twice."));
+    let planner = builder(&planner_model, &executor_model).tools((view(),)).build().unwrap();
+    let session = runtime().session();
+    for prompt in [REQUEST, REQUEST, "The old one."] {
+        session.start(&planner, prompt).outcome().await.unwrap();
+    }
+    let asked = told(&planner_model, 4);
+    assert!(!asked.contains("ended before") && asked.contains("The old one."), "{asked}");
 }

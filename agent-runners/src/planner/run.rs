@@ -39,6 +39,9 @@ const STRATEGY: &str = "strategy";
 /// Most bytes of a plan: a service may ignore the output that it was given.
 const PLAN_BYTES: usize = 256 * 1024;
 
+/// End of an answer that was cut at its bound.
+const CUT: &str = "\n\n[… the answer was cut at its limit]";
+
 /// An agent of a planner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
@@ -349,14 +352,16 @@ impl Drive<'_> {
         let ask = self.about(format!("{how} Answer this request from the results of its steps:"), goal);
         let ask = format!("{ask}\n\n{results}");
         let outcome = self.turn(Part::Synthesis, Message::user(ask), None).await?;
-        let is_answer = match &outcome.status {
-            Status::Completed => true,
-            // An answer that is longer than its bound is an answer.
-            Status::Stopped(StopReason::Reply(_)) => true,
-            _ => false,
+        let mark = match &outcome.status {
+            Status::Completed | Status::Stopped(StopReason::Reply(FinishReason::Other)) => Some(""),
+            // An answer that is longer than its bound is an answer, and says that it is cut.
+            Status::Stopped(StopReason::Reply(FinishReason::Length)) => Some(CUT),
+            _ => None,
         };
-        let answered = is_answer && !outcome.text.trim().is_empty();
-        let text = if answered { answering(outcome.text) } else { listing(&all, budget) };
+        let text = match mark.filter(|_| !outcome.text.trim().is_empty()) {
+            Some(mark) => answering(outcome.text + mark),
+            None => listing(&all, budget),
+        };
         if completed {
             let mut outcome = Outcome::completed(text);
             let failed = all.iter().filter(|step| step.status != StepStatus::Completed);

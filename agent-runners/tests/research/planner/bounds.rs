@@ -90,6 +90,24 @@ async fn bo10_a_step_over_its_budget_goes_back_to_the_planner() {
     assert!(told.contains("step 1 has a description of 201 tokens; 200 are allowed"), "{told}");
 }
 
+/// An answer that was cut says so, and of one that the service withheld the results of the steps are left.
+#[tokio::test(start_paused = true)]
+async fn bo03_an_answer_that_broke_off_is_no_whole_one() {
+    for (reason, expected) in [
+        (FinishReason::Stop, "Half of it"),
+        (FinishReason::Length, "Half of it\n\n[… the answer was cut at its limit]"),
+        (FinishReason::ContentFilter, "Step 1 (Look at 1.), completed:\nSeen."),
+        (FinishReason::Refusal, "Step 1 (Look at 1.), completed:\nSeen."),
+    ] {
+        let half = Script::new().text("Half of it").finish(reason.clone());
+        let planner_model = plans(steps([step(1, &[])])).step(half);
+        let executor_model = looks().call("reply", reply("complete", "Seen."));
+        let planner = builder(&planner_model, &executor_model).tools((view(),)).build().unwrap();
+        let outcome = run(&planner, REQUEST).await.0;
+        assert_eq!((outcome.is_completed(), outcome.text.as_str()), (true, expected), "{reason:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn attack_22_a_plan_that_is_too_long_goes_back_once_and_then_fails_the_run() {
     let steps_of = |count| steps((1..=count).map(|number| step(number, &[])));

@@ -36,6 +36,9 @@ pub(super) struct Given<'a> {
     pub(super) done: Vec<&'a StepReport>,
     /// Run of the planner.
     pub(super) run: RunId,
+    /// The run before it, if that had no answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) after: Option<RunId>,
 }
 
 /// A plan to execute, as it is read.
@@ -47,6 +50,8 @@ struct Job {
     done: Vec<StepReport>,
     #[serde(default)]
     run: Option<RunId>,
+    #[serde(default)]
+    after: Option<RunId>,
 }
 
 /// Executes plans.
@@ -107,12 +112,14 @@ fn ended(history: &History) -> Vec<(Job, Vec<StepReport>)> {
 }
 
 /// Returns the steps of the plans of a request that were made before: those that are done, and what the newest plan
-/// left undone. A request grows by each question about it and its answer; two runs with the same one have two requests.
+/// left undone. A request grows by each question about it and its answer, and one goes on with what a run without an
+/// answer did. Of two other runs with the same request each has its own.
 fn earlier(asked: &Job, plans: &[(Job, Vec<StepReport>)]) -> Vec<StepReport> {
     let (mut newer, mut found) = (asked, Vec::new());
     for (job, steps) in plans.iter().rev() {
         let is_of_run = job.goal == newer.goal && job.run == newer.run;
-        if !is_of_run && !goes_on(&newer.goal, &job.goal) {
+        let is_before = newer.after.is_some() && job.run == newer.after;
+        if !is_of_run && !is_before && !goes_on(&newer.goal, &job.goal) {
             break;
         }
         let is_newest = found.is_empty();

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use entourage_core::{
-    Error, ErrorKind, Result,
+    Error, ErrorKind, Result, RunId,
     agent::{Agent, AgentPart},
     event::plain_line,
     message::{Message, Part as MessagePart},
@@ -103,13 +103,23 @@ impl Agent for Planner {
     async fn run(&self, task: Task, cx: &RunContext) -> Result<Outcome> {
         cx.effects().check()?;
         let goes_on = asked_before(&cx.history());
-        let mut drive = Drive { planner: &self.0, cx, runs: 0, looked: goes_on };
+        let mut drive = Drive { planner: &self.0, cx, runs: 0, looked: goes_on, marked: false };
+        let goal = request(&cx.history(), &task.prompt);
+        let after = cx.read(|state| {
+            let ended = state.ended()?;
+            matches!(ended.end.outcome.status, Status::Failed(_) | Status::Cancelled).then_some(ended.id)
+        });
+        // Before anything else, so that the next run finds its way here if this one fails too.
+        let earlier = match goes_on || after.is_some() {
+            true => drive.earlier(&goal, after).await?,
+            false => Vec::new(),
+        };
         let strategy = if goes_on { PlannerStrategy::Complex } else { drive.analyse(&task.prompt).await? };
         let request = Message::clone(&task.prompt);
         match strategy {
             PlannerStrategy::Simple => answered(drive.turn(Part::Answer, request, None).await?),
             PlannerStrategy::ToolUse => answered(drive.turn(Part::Work, request, None).await?),
-            PlannerStrategy::Complex => drive.by_plan(&task.prompt, goes_on).await,
+            PlannerStrategy::Complex => drive.by_plan(&task.prompt, goal, earlier).await,
         }
     }
 }
@@ -122,6 +132,8 @@ struct Drive<'a> {
     runs: u64,
     /// True if the planner has used a tool to make its plan.
     looked: bool,
+    /// True if the run has a place among the plans of its session.
+    marked: bool,
 }
 
 impl Drive<'_> {
@@ -168,17 +180,15 @@ impl Drive<'_> {
         Ok(strategy)
     }
 
-    /// Makes a plan, executes it, makes another one for what failed, and answers.
-    /// A request that goes on after questions keeps what its earlier plans did.
-    async fn by_plan(&mut self, prompt: &Arc<Message>, goes_on: bool) -> Result<Outcome> {
-        let goal = request(&self.cx.history(), prompt);
+    /// Makes a plan, executes it, makes another one for what failed, and answers. Keeps what earlier plans did.
+    async fn by_plan(&mut self, prompt: &Message, goal: String, earlier: Vec<StepReport>) -> Result<Outcome> {
         let files = prompt.parts().iter().filter(|part| matches!(part, MessagePart::Media(_))).cloned();
-        let (mut done, mut undone) = if goes_on { self.earlier(&goal).await? } else { Default::default() };
         let mut ask = self.ask(&goal);
-        if !done.is_empty() || !undone.is_empty() {
-            ask.push_str("\n\nPlans for it ended before, with these steps:\n\n");
-            ask.push_str(&self.kept(&done, &undone));
+        if !earlier.is_empty() {
+            ask.push_str("\n\nPlans before this one ended with these steps:\n\n");
+            ask.push_str(&self.kept(&earlier));
         }
+        let (mut done, mut undone) = parted(earlier);
         let mut ask = files.fold(Message::user(ask), Message::with);
         for round in 1..=self.planner.max_replans.saturating_add(1) {
             let draft = match self.draft(round, &goal, ask, &done).await {
@@ -193,8 +203,8 @@ impl Drive<'_> {
             };
             if !draft.questions.is_empty() {
                 // The run leaves its mark among the plans: an earlier request may have had the same words.
-                if round == 1 && !goes_on {
-                    self.earlier(&goal).await?;
+                if !self.marked {
+                    self.earlier(&goal, None).await?;
                 }
                 return self.ask_user(draft.questions);
             }
@@ -211,11 +221,13 @@ impl Drive<'_> {
     }
 
     /// Returns the steps of earlier plans for this request: those that are done, and the others of the newest plan.
-    async fn earlier(&mut self, goal: &str) -> Result<(Vec<StepReport>, Vec<StepReport>)> {
-        let job = Given { goal, steps: &[], done: Vec::new(), run: self.cx.run() };
+    /// Marks the run's place among the plans.
+    async fn earlier(&mut self, goal: &str, after: Option<RunId>) -> Result<Vec<StepReport>> {
+        self.marked = true;
+        let job = Given { goal, steps: &[], done: Vec::new(), run: self.cx.run(), after };
         let outcome = self.turn(Part::Plan, Message::user(serde_json::to_string(&job)?), None).await?;
         failure(&outcome.status).map_or(Ok(()), Err)?;
-        Ok(parted(serde_json::from_str(&outcome.text)?))
+        Ok(serde_json::from_str(&outcome.text)?)
     }
 
     /// Returns the plan that the planner makes, which has one attempt more if the first cannot run.
@@ -317,7 +329,9 @@ impl Drive<'_> {
     ) -> Result<Vec<StepReport>> {
         let needed: BTreeSet<_> = steps.iter().flat_map(|step| &step.depends_on).collect();
         let done = done.iter().filter(|step| needed.contains(&step.number)).collect();
-        let job = serde_json::to_string(&Given { goal, steps: &steps, done, run: self.cx.run() })?;
+        let job = Given { goal, steps: &steps, done, run: self.cx.run(), after: None };
+        let job = serde_json::to_string(&job)?;
+        self.marked = true;
         self.cx.record(PlannerProgress::PlanCreated { round, steps })?;
         let outcome = self.turn(Part::Plan, Message::user(job), None).await?;
         if let Some(error) = failure(&outcome.status) {
@@ -396,15 +410,15 @@ impl Drive<'_> {
 
     /// Returns the prompt that asks for another plan, for what is left.
     fn ask_again(&self, goal: &str, done: &[StepReport], undone: &[StepReport]) -> String {
-        let steps = self.kept(done, undone);
+        let all: Vec<_> = done.iter().chain(undone).cloned().collect();
+        let steps = self.kept(&all);
         self.about(format!("The plan failed. These are its steps:\n\n{steps} The request:"), goal)
     }
 
     /// Tells of steps that ended, and what that means for the next plan.
-    fn kept(&self, done: &[StepReport], undone: &[StepReport]) -> String {
-        let all: Vec<_> = done.iter().chain(undone).cloned().collect();
-        let next = all.iter().map(|step| step.number).max().unwrap_or_default().saturating_add(1);
-        let results = marked_listing(&all, self.planner.budgets.planner_conversation);
+    fn kept(&self, steps: &[StepReport]) -> String {
+        let next = steps.iter().map(|step| step.number).max().unwrap_or_default().saturating_add(1);
+        let results = marked_listing(steps, self.planner.budgets.planner_conversation);
         format!(
             "{results}\n\nMake a plan for what is left, in another way where one failed. Steps that are completed are \
              kept: do not repeat them, and name them in `depends_on` where their results are needed. Number the new \

@@ -134,6 +134,37 @@ async fn bo13_a_prompt_after_a_run_that_failed_goes_on_with_the_request() {
     assert!(told(&planner_model, 6).contains("Paid."));
 }
 
+/// A run that failed after a part of its plan leaves that to the next ones, though one of them fails at once.
+#[tokio::test(start_paused = true)]
+async fn bo05_what_a_run_without_an_answer_did_is_kept_by_the_next_one() {
+    let planner_model = plans(steps([step(1, &[]), step(2, &[1])]))
+        .fail(ErrorKind::Authentication, "no key")
+        .fail(ErrorKind::Authentication, "no key again")
+        .call("final_answer", steps([step(3, &[1])]))
+        .text("Done.")
+        .call("final_answer", steps([step(1, &[])]))
+        .text("Another one.");
+    let executor_model = looks()
+        .call("reply", reply("complete", "Paid."))
+        .call("reply", reply("error", "No."))
+        .call("reply", reply("complete", "Seen."))
+        .call("reply", reply("complete", "Seen once more."));
+    let planner = builder(&planner_model, &executor_model).tools((view(),)).max_replans(1).build().unwrap();
+    let session = runtime().session();
+    for (prompt, works) in
+        [(REQUEST, false), ("Then try it again.", false), ("Then again.", true), (REQUEST, true)]
+    {
+        assert_eq!(session.start(&planner, prompt).outcome().await.is_ok(), works, "{prompt}");
+    }
+    let asked = told(&planner_model, 3);
+    for words in ["Then again.", "Paid.", "No.", "Number the new steps from 3."] {
+        assert!(asked.contains(words), "{words}: {asked}");
+    }
+    assert!(told(&planner_model, 4).contains("Paid."));
+    let other = told(&planner_model, 5);
+    assert!(!other.contains("Plans before"), "{other}");
+}
+
 /// The same words as those of an earlier request are another request.
 #[tokio::test(start_paused = true)]
 async fn bo13_what_another_request_did_is_not_done_for_this_one() {
@@ -151,5 +182,5 @@ async fn bo13_what_another_request_did_is_not_done_for_this_one() {
         session.start(&planner, prompt).outcome().await.unwrap();
     }
     let asked = told(&planner_model, 4);
-    assert!(!asked.contains("ended before") && asked.contains("The old one."), "{asked}");
+    assert!(!asked.contains("Plans before") && asked.contains("The old one."), "{asked}");
 }

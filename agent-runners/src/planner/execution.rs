@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
 use entourage_core::{
-    Error, ErrorKind, Result, RunId,
+    Error, ErrorKind, Result,
     agent::{Agent, AgentPart},
     message::{History, Message},
     permission::Scope,
@@ -34,11 +34,11 @@ pub(super) struct Given<'a> {
     pub(super) steps: &'a [PlannedStep],
     /// Steps of earlier plans whose results are needed.
     pub(super) done: Vec<&'a StepReport>,
-    /// Run of the planner.
-    pub(super) run: RunId,
-    /// The run before it, if that had no answer.
+    /// Place of the planner's run: the number of messages of its session, its prompt among them.
+    pub(super) place: u64,
+    /// Place of the run before it, if that had no answer.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) after: Option<RunId>,
+    pub(super) after: Option<u64>,
 }
 
 /// A plan to execute, as it is read.
@@ -49,9 +49,9 @@ struct Job {
     #[serde(default)]
     done: Vec<StepReport>,
     #[serde(default)]
-    run: Option<RunId>,
+    place: Option<u64>,
     #[serde(default)]
-    after: Option<RunId>,
+    after: Option<u64>,
 }
 
 /// Executes plans.
@@ -117,8 +117,8 @@ fn ended(history: &History) -> Vec<(Job, Vec<StepReport>)> {
 fn earlier(asked: &Job, plans: &[(Job, Vec<StepReport>)]) -> Vec<StepReport> {
     let (mut newer, mut found) = (asked, Vec::new());
     for (job, steps) in plans.iter().rev() {
-        let is_of_run = job.goal == newer.goal && job.run == newer.run;
-        let is_before = newer.after.is_some() && job.run == newer.after;
+        let is_of_run = job.goal == newer.goal && job.place == newer.place;
+        let is_before = newer.after.is_some() && job.place == newer.after;
         if !is_of_run && !is_before && !goes_on(&newer.goal, &job.goal) {
             break;
         }

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use entourage_core::{
-    Error, ErrorKind, Result, RunId,
+    Error, ErrorKind, Result,
     agent::{Agent, AgentPart},
     event::plain_line,
     message::{Message, Part as MessagePart},
@@ -103,11 +103,13 @@ impl Agent for Planner {
     async fn run(&self, task: Task, cx: &RunContext) -> Result<Outcome> {
         cx.effects().check()?;
         let goes_on = asked_before(&cx.history());
-        let mut drive = Drive { planner: &self.0, cx, runs: 0, looked: goes_on, marked: false };
+        let place = cx.read(|state| state.run().map(|run| run.messages_before)).unwrap_or_default();
+        let mut drive = Drive { planner: &self.0, cx, runs: 0, looked: goes_on, marked: false, place };
         let goal = request(&cx.history(), &task.prompt);
         let after = cx.read(|state| {
             let ended = state.ended()?;
-            matches!(ended.end.outcome.status, Status::Failed(_) | Status::Cancelled).then_some(ended.id)
+            let has_none = matches!(ended.end.outcome.status, Status::Failed(_) | Status::Cancelled);
+            has_none.then_some(ended.messages_before)
         });
         // Before anything else, so that the next run finds its way here if this one fails too.
         let earlier = match goes_on || after.is_some() {
@@ -134,6 +136,8 @@ struct Drive<'a> {
     looked: bool,
     /// True if the run has a place among the plans of its session.
     marked: bool,
+    /// Number of messages of the session, the prompt among them: no other run has it.
+    place: u64,
 }
 
 impl Drive<'_> {
@@ -222,9 +226,9 @@ impl Drive<'_> {
 
     /// Returns the steps of earlier plans for this request: those that are done, and the others of the newest plan.
     /// Marks the run's place among the plans.
-    async fn earlier(&mut self, goal: &str, after: Option<RunId>) -> Result<Vec<StepReport>> {
+    async fn earlier(&mut self, goal: &str, after: Option<u64>) -> Result<Vec<StepReport>> {
         self.marked = true;
-        let job = Given { goal, steps: &[], done: Vec::new(), run: self.cx.run(), after };
+        let job = Given { goal, steps: &[], done: Vec::new(), place: self.place, after };
         let outcome = self.turn(Part::Plan, Message::user(serde_json::to_string(&job)?), None).await?;
         failure(&outcome.status).map_or(Ok(()), Err)?;
         Ok(serde_json::from_str(&outcome.text)?)
@@ -329,7 +333,7 @@ impl Drive<'_> {
     ) -> Result<Vec<StepReport>> {
         let needed: BTreeSet<_> = steps.iter().flat_map(|step| &step.depends_on).collect();
         let done = done.iter().filter(|step| needed.contains(&step.number)).collect();
-        let job = Given { goal, steps: &steps, done, run: self.cx.run(), after: None };
+        let job = Given { goal, steps: &steps, done, place: self.place, after: None };
         let job = serde_json::to_string(&job)?;
         self.marked = true;
         self.cx.record(PlannerProgress::PlanCreated { round, steps })?;

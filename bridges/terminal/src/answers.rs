@@ -5,7 +5,7 @@ use entourage_runners::{Question, QuestionKind};
 use entourage_runtime::{Session, Waiting};
 use serde_json::Value;
 
-use crate::{Terminal, Turn, desk::NOBODY};
+use crate::{Terminal, Turn, desk::NOBODY, shown};
 
 impl Terminal {
     /// Asks the person for all that the session waits for: approvals that were put off, the verdict on a plan, answers
@@ -49,7 +49,8 @@ impl Turn<'_> {
             "question" => self.replies(call).await,
             "present_plan" => self.verdict(call).await,
             name => {
-                self.say(&format!("{name} {}", call.arguments.to_value()));
+                let arguments = call.arguments.to_value().to_string();
+                self.say(&format!("{} {}", shown::name(name), shown::line(&arguments)));
                 self.ask("the result: ").await.map(ToolOutput::text)
             }
         }
@@ -59,10 +60,10 @@ impl Turn<'_> {
     async fn verdict(&mut self, call: &ToolCall) -> Option<ToolOutput> {
         let arguments = call.arguments.to_value();
         let plan = arguments.get("plan").and_then(Value::as_str).unwrap_or_default();
-        self.say(plan);
+        self.say(&shown::indented(plan));
         for (step, number) in arguments.get("steps").and_then(Value::as_array).into_iter().flatten().zip(1..)
         {
-            self.say(&format!("{number}. {}", step.as_str().unwrap_or_default()));
+            self.say(&format!("{number}. {}", shown::line(step.as_str().unwrap_or_default())));
         }
         let question = "carry this out? [y]es, [n]o, or what to change: ";
         let mut answer = self.ask(question).await?;
@@ -80,13 +81,15 @@ impl Turn<'_> {
     async fn replies(&mut self, call: &ToolCall) -> Option<ToolOutput> {
         let mut lines = String::new();
         for (question, number) in Question::all(call.arguments.as_str()).iter().zip(1..) {
+            let options = question.options.iter().map(|option| shown::line(option)).collect::<Vec<_>>();
+            let options = options.join(", ");
             let hint = match question.kind {
                 QuestionKind::YesNo => " (yes or no)".to_owned(),
-                QuestionKind::Single => format!(" (one of: {})", question.options.join(", ")),
-                QuestionKind::Multi => format!(" (any of: {})", question.options.join(", ")),
+                QuestionKind::Single => format!(" (one of: {options})"),
+                QuestionKind::Multi => format!(" (any of: {options})"),
                 QuestionKind::Text => String::new(),
             };
-            let answer = self.ask(&format!("{}{hint}: ", question.text)).await?;
+            let answer = self.ask(&format!("{}{hint}: ", shown::line(&question.text))).await?;
             lines.push_str(&format!("{number}. {answer}\n"));
         }
         Some(ToolOutput::text(lines))

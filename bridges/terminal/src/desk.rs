@@ -8,7 +8,7 @@ use entourage_core::{
     permission::{ApprovalRequest, Approver, Decision},
 };
 
-use crate::{Terminal, Turn};
+use crate::{Terminal, Turn, shown};
 
 pub(crate) const NOBODY: &str = "nobody is here to ask, so the run waits; resume it on a terminal";
 
@@ -17,8 +17,9 @@ impl Approver for Terminal {
     async fn decide(&self, request: &ApprovalRequest) -> Result<Decision> {
         // One question at a time, each with what it is about.
         let mut turn = self.turn().await;
-        let subjects: Vec<_> = request.footprint.subjects().collect();
-        turn.say(&format!("{} wants {}: {}", request.agent, request.tool, subjects.join(", ")));
+        let subjects: Vec<_> = request.footprint.subjects().map(shown::name).collect();
+        let (agent, tool) = (shown::name(&request.agent), shown::name(&request.tool));
+        turn.say(&format!("{agent} wants {tool}: {}", subjects.join(", ")));
         match &request.preview {
             Some(preview) => turn.diff(preview),
             // The model's own spelling may have lines without an end between two words.
@@ -28,7 +29,7 @@ impl Approver for Terminal {
             turn.say(NOBODY);
             return Ok(Decision::Later);
         }
-        Ok(turn.decision(&request.tool).await)
+        Ok(turn.decision(&tool).await)
     }
 
     fn name(&self) -> Option<Arc<str>> {

@@ -11,7 +11,7 @@ use entourage_core::{
 };
 use entourage_runtime::{RunHandle, Session};
 
-use crate::Terminal;
+use crate::{Terminal, shown};
 
 impl Terminal {
     /// Runs `agent` in `session` until it ends, and shows what happens. A session that has an unfinished run goes on
@@ -121,7 +121,8 @@ impl Terminal {
         }
         screen.end_line();
         if !outcome.failed.is_empty() {
-            screen.say(&format!("failed: {}", outcome.failed.join(", ")));
+            let failed: Vec<_> = outcome.failed.iter().map(|name| shown::name(name)).collect();
+            screen.say(&format!("failed: {}", failed.join(", ")));
         }
     }
 
@@ -138,10 +139,10 @@ impl Terminal {
             // An answer whose grant could not be kept holds for less than was said.
             Event::ApprovalDecided(answer) => {
                 if let Some(failure) = &answer.failure {
-                    self.say(&format!("taken as {}: {failure}", answer.decision));
+                    self.say(&shown::line(&format!("taken as {}: {failure}", answer.decision)));
                 }
             }
-            Event::WarningRaised(warning) => self.say(&format!("warning: {}", warning.text)),
+            Event::WarningRaised(warning) => self.say(&format!("warning: {}", shown::line(&warning.text))),
             _ => {}
         }
     }
@@ -158,8 +159,8 @@ impl Terminal {
             (false, Some(code)) => format!("exit code {code}"),
             (false, None) => "done".to_owned(),
         };
-        let by = below.map(|agent| format!("{agent}: ")).unwrap_or_default();
-        self.say(&format!("{by}{} {sign}: {first}", result.name));
+        let by = below.map(|agent| format!("{}: ", shown::name(agent))).unwrap_or_default();
+        self.say(&format!("{by}{} {sign}: {}", shown::name(&result.name), shown::line(&first)));
         if let Some(diff) = call.metadata.as_ref().and_then(|it| it.get("diff")?.as_str()) {
             self.diff(diff);
         }

@@ -8,6 +8,7 @@ mod follow;
 mod input;
 mod interrupt;
 mod screen;
+mod shown;
 #[cfg(test)]
 mod tests;
 
@@ -26,8 +27,11 @@ use tokio::sync::watch;
 ///
 /// It shows the events of a run, asks the person in front of it about calls that need approval (it is an
 /// [`Approver`](entourage_core::permission::Approver)), about plans and about a model's questions, and cancels the
-/// run at Ctrl-C. Questions come one after another; lines of a run wait while one is open. Control characters and
-/// those that nobody sees are left out of all that it prints, so no model and no file can paint over a question.
+/// run at Ctrl-C. Questions come one after another; lines of a run wait while one is open.
+///
+/// No model and no file can paint over a question, or forge one with a name. Control characters and those that nobody
+/// sees are marked by their numbers, and left out of the words of a model. A name takes one line, whatever is in it:
+/// `a�{a}b` is one with a line break. Plans, and what is no line of a difference, are indented.
 ///
 /// ```no_run
 /// use entourage_core::{Result, permission::Scope, provider::Model};

@@ -6,7 +6,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use entourage_core::message::is_harmful;
+use crate::shown;
 
 const GREEN: &str = "\x1b[32m";
 const RED: &str = "\x1b[31m";
@@ -40,12 +40,12 @@ impl Screen {
 
     pub(crate) fn complain(&mut self, problem: &str) {
         self.end_line();
-        writeln!(io::stderr(), "{}", printable(problem)).ok();
+        writeln!(io::stderr(), "{}", shown::lines(problem)).ok();
     }
 
     /// Prints a part of a text.
     pub(crate) fn text(&mut self, text: &str) {
-        let text = printable(text);
+        let text = shown::words(text);
         self.put(&text);
         self.is_open = if text.is_empty() { self.is_open } else { !text.ends_with('\n') };
     }
@@ -54,14 +54,16 @@ impl Screen {
         let lines = diff.lines().map(|line| match line.chars().next() {
             Some('+') => self.coloured(GREEN, line),
             Some('-') => self.coloured(RED, line),
-            _ => printable(line),
+            // Anything else is no part of a difference, and could pass for a line of the terminal.
+            Some(' ' | '@' | '\\') | None => shown::lines(line),
+            Some(_) => format!("  {}", shown::lines(line)),
         });
         let text = lines.map(|line| line + "\n").collect::<String>();
         self.lines(&text);
     }
 
     fn coloured(&self, colour: &str, line: &str) -> String {
-        let line = printable(line);
+        let line = shown::lines(line);
         if self.colours { format!("{colour}{line}{PLAIN}") } else { line }
     }
 
@@ -119,7 +121,7 @@ pub(crate) struct Open<'a> {
 impl<'a> Open<'a> {
     pub(crate) fn new(screen: &'a Mutex<Screen>, question: &str) -> Self {
         let mut now = screen.lock().unwrap_or_else(PoisonError::into_inner);
-        now.at_once(|screen| screen.lines(&printable(question)));
+        now.at_once(|screen| screen.lines(&shown::lines(question)));
         Self { screen, answer: None }
     }
 
@@ -134,16 +136,11 @@ impl Drop for Open<'_> {
     fn drop(&mut self) {
         let mut screen = self.screen.lock().unwrap_or_else(PoisonError::into_inner);
         let end = match &self.answer {
-            Some(answer) if screen.echoes => printable(answer) + "\n",
+            Some(answer) if screen.echoes => shown::line(answer) + "\n",
             Some(_) => String::new(),
             // Nothing was written behind the question.
             None => "\n".to_owned(),
         };
         screen.at_once(|screen| screen.put(&end));
     }
-}
-
-/// The text without characters that control a terminal or that nobody sees.
-fn printable(text: &str) -> String {
-    text.chars().filter(|c| matches!(c, '\n' | '\t') || !is_harmful(*c)).collect()
 }

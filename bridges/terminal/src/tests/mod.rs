@@ -25,6 +25,7 @@ mod later;
 /// Output that a test reads.
 #[derive(Debug, Clone, Default)]
 struct Paper(Arc<Mutex<Vec<u8>>>);
+mod shown;
 
 impl Paper {
     fn text(&self) -> String {
@@ -226,7 +227,10 @@ async fn nothing_that_is_printed_controls_the_terminal() {
     terminal.say("a\x1b[2Jb\u{202e}c\u{200b}");
     terminal.diff("+\x1b]0;title\x07x\n-y\r\n z");
     terminal.ask("Sure\x08\x08? ").await;
-    assert_eq!(paper.text(), "a[2Jbc\n+]0;titlex\n-y\n z\nSure? \n");
+    terminal.screen().text("w\x1b[2J\u{202e}\n");
+    // It is marked what was left out, but for the words of a model.
+    let marked = "a?{1b}[2Jb?{202e}c?{200b}\n+?{1b}]0;title?{7}x\n-y\n z\nSure?{8×2}? \nw[2J\n";
+    assert_eq!(paper.text(), marked.replace("?{", "\u{fffd}{"));
 }
 
 #[tokio::test]

@@ -1,0 +1,80 @@
+//! Texts of models, tools and services as the screen shows them. Pure.
+
+use std::iter;
+
+use entourage_core::message::is_harmful;
+
+/// Stands before a character that is not shown: `�{a}` is a line break, `�{a×3}` are three.
+const MARK: char = '\u{fffd}';
+
+/// Spaces in a row from which on they are marked in a name: enough of them look like a new line.
+const PADDING: usize = 8;
+
+/// Returns a name as one line: that of a file, a command, a tool, an agent. No two names look alike because of what is
+/// not shown in them.
+pub(crate) fn name(text: &str) -> String {
+    marked(text, |c, count, is_edge| match c {
+        ' ' => is_edge || count >= PADDING,
+        // A mark that the name itself holds.
+        MARK => true,
+        c => is_harmful(c) || c.is_whitespace() || is_blank(c),
+    })
+}
+
+/// Returns other words of one line, such as a reason.
+pub(crate) fn line(text: &str) -> String {
+    marked(text, |c, _, _| c != '\t' && is_harmful(c))
+}
+
+/// Returns a text that keeps its lines, as that of a program or a tool.
+pub(crate) fn lines(text: &str) -> String {
+    let text = text.replace("\r\n", "\n");
+    marked(&text, |c, _, _| !matches!(c, '\n' | '\t') && is_harmful(c))
+}
+
+/// Returns a part of a model's words, which comes as it is written: what is not shown is left out.
+pub(crate) fn words(text: &str) -> String {
+    text.chars().filter(|c| matches!(c, '\n' | '\t') || !is_harmful(*c)).collect()
+}
+
+/// Returns a text of several lines that stands before a question. None of its lines begins as those of the terminal do.
+pub(crate) fn indented(text: &str) -> String {
+    let lines = text.lines().map(|line| if line.is_empty() { String::new() } else { format!("  {line}") });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Characters that join others or choose their form, and those without ink. Texts need some of them, names none.
+fn is_blank(c: char) -> bool {
+    matches!(
+        c,
+        '\u{17b4}'
+            | '\u{17b5}'
+            | '\u{180b}'..='\u{180f}'
+            | '\u{200c}'
+            | '\u{200d}'
+            | '\u{2800}'
+            | '\u{fe00}'..='\u{fe0f}'
+            | '\u{1d173}'..='\u{1d17a}'
+    )
+}
+
+/// Marks the characters of a text for which `is_marked` says so. It is told how many of them are in a row, and whether
+/// they begin or end the text.
+fn marked(text: &str, is_marked: impl Fn(char, usize, bool) -> bool) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.chars().peekable();
+    let mut is_first = true;
+    while let Some(c) = chars.next() {
+        let mut count: usize = 1;
+        while chars.next_if_eq(&c).is_some() {
+            count = count.saturating_add(1);
+        }
+        match is_marked(c, count, is_first || chars.peek().is_none()) {
+            false => out.extend(iter::repeat_n(c, count)),
+            true if count == 1 => out.push_str(&format!("{MARK}{{{:x}}}", u32::from(c))),
+            true => out.push_str(&format!("{MARK}{{{:x}×{count}}}", u32::from(c))),
+        }
+        is_first = false;
+    }
+    out
+}

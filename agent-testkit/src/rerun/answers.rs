@@ -12,9 +12,9 @@ use entourage_core::{
     tool::{Access, CallId, LayerVerdict, NextCall, Repeat, ToolError, ToolLayer, ToolOutput, ToolSpec},
 };
 use entourage_runners::TodoTool;
-use serde_json::{Number, Value};
+use serde_json::Value;
 
-use super::transcript::TranscriptCall;
+use super::{exact::canonical, read::written, transcript::TranscriptCall};
 
 /// Most calls that a case names as its own.
 const NAMED: usize = 1_000;
@@ -87,7 +87,7 @@ impl Answers {
         };
         for (place, call) in calls.iter().enumerate().filter(|(_, call)| !runs(call)) {
             if let Some(arguments) = call.arguments.as_ref().filter(|_| call.is_answered) {
-                let key = (call.tool.to_string(), canonical(&arguments.to_value()));
+                let key = (call.tool.to_string(), canonical(arguments.as_str()));
                 state.unused.entry(key).or_default().push_back(place);
                 state.tally.left = state.tally.left.saturating_add(1);
             }
@@ -113,7 +113,7 @@ impl Answers {
 
     /// Promises the call the oldest unused answer to its arguments, and the same one each time that it is asked for.
     /// Returns true if there is one.
-    fn promise(&self, id: &CallId, tool: &str, arguments: &Value) -> bool {
+    fn promise(&self, id: &CallId, tool: &str, arguments: &str) -> bool {
         let mut state = self.lock();
         if let Some(promised) = state.promised.get(id) {
             return promised.is_some();
@@ -201,7 +201,7 @@ impl ToolLayer for FromRecord {
             return Ok(LayerVerdict::Pass);
         }
         let id = cx.call().ok_or_else(|| Error::new(ErrorKind::Internal, "a call has no id"))?;
-        let nothing_happens = answers.promise(&id, spec.name(), arguments)
+        let nothing_happens = answers.promise(&id, spec.name(), &as_written(cx, &id, spec.name(), arguments))
             || answers.unmatched == Unmatched::Mark && !is_agent(spec);
         Ok(match nothing_happens {
             true => LayerVerdict::Allow("a rerun answers it, and performs nothing".to_owned()),
@@ -219,59 +219,29 @@ impl ToolLayer for FromRecord {
             return output;
         }
         let performs = answers.unmatched == Unmatched::Perform || is_agent(next.spec());
-        answers.changed(next.spec().name(), &next.arguments().to_string(), performs);
+        let (cx, tool) = (next.context().run(), next.spec().name());
+        let arguments = match cx.call() {
+            Some(id) => as_written(cx, &id, tool, next.arguments()),
+            None => next.arguments().to_string(),
+        };
+        answers.changed(tool, &arguments, performs);
         if performs { next.run().await } else { Ok(ToolOutput::error(MARKED)) }
     }
 }
 
-/// Returns a text that two values share if they are the same JSON: keys in order, whole numbers without a fraction.
-pub(super) fn canonical(value: &Value) -> String {
-    let mut text = String::new();
-    write(value, &mut text);
-    text
-}
-
-/// Writes a value, which is no deeper than readers of arguments allow.
-fn write(value: &Value, out: &mut String) {
-    match value {
-        Value::Object(entries) => {
-            let mut sorted: Vec<_> = entries.iter().collect();
-            sorted.sort_by_key(|(key, _)| *key);
-            out.push('{');
-            for (place, (key, value)) in sorted.into_iter().enumerate() {
-                if place > 0 {
-                    out.push(',');
-                }
-                out.push_str(&Value::from(key.as_str()).to_string());
-                out.push(':');
-                write(value, out);
-            }
-            out.push('}');
-        }
-        Value::Array(items) => {
-            out.push('[');
-            for (place, item) in items.iter().enumerate() {
-                if place > 0 {
-                    out.push(',');
-                }
-                write(item, out);
-            }
-            out.push(']');
-        }
-        Value::Number(number) => out.push_str(&plain(number)),
-        Value::Null | Value::Bool(_) | Value::String(_) => out.push_str(&value.to_string()),
-    }
-}
-
-/// Returns a number as text: `1` for 1.0 and 1e0 too.
-fn plain(number: &Number) -> String {
-    /// Below it each whole number is a float of its own.
-    const EXACT: f64 = 9_007_199_254_740_992.0;
-    match number.as_f64() {
-        Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < EXACT => {
-            // Without a sign at zero.
-            format!("{:.0}", float + 0.0)
-        }
-        _ => number.to_string(),
-    }
+/// Returns the arguments of a call as its model wrote them: a parsed number has lost the digits that no float holds.
+/// Those of a call that no model made, or that others changed, as they are.
+fn as_written(cx: &RunContext, id: &CallId, tool: &str, arguments: &Value) -> String {
+    let parsed = arguments.to_string();
+    // The id ends with the call's place in its message and the run.
+    let place = id.as_str().rsplit_once("$$").and_then(|(_, end)| end.split_once('-')?.0.parse().ok());
+    let asked = place.and_then(|place: usize| {
+        let history = cx.history();
+        let newest = (0..history.len()).rev().filter_map(|index| history.get(index));
+        let message = newest.into_iter().find(|message| message.tool_calls().next().is_some())?;
+        message.tool_calls().nth(place).map(|call| written(call, tool))
+    });
+    asked
+        .filter(|asked| canonical(&asked.to_value().to_string()) == canonical(&parsed))
+        .map_or(parsed, |asked| asked.as_str().to_owned())
 }

@@ -47,10 +47,10 @@
 //! | another one of a tool that declares [`Access::DELEGATE`] alone, and [`Repeat::Resume`]: an agent as a tool | the agent runs; this table holds for its calls |
 //! | any other | by [`Unmatched`]: an error result that says so, or the tool runs under the rules of the runtime |
 //!
-//! Arguments are compared as JSON: the order of keys and the spelling of numbers do not matter. They are the model's
-//! own, before layers and approvers change them. Equal calls are answered in the order of the original. The calls of
-//! agents below are among those of the original, and those of agents below the rerun are answered by them, whoever
-//! made them. An answer is what the original's model saw, an error or a refusal too.
+//! Arguments are compared as JSON: the order of keys and the spelling of numbers do not matter, each digit does. They
+//! are the model's own, before layers and approvers change them. Equal calls are answered in the order of the original.
+//! The calls of agents below are among those of the original, and those of agents below the rerun are answered by them,
+//! whoever made them. An answer is what the original's model saw, an error or a refusal too.
 //!
 //! Not among the calls that answer: those without a result, those that the runtime answered itself (no such tool, wrong
 //! arguments, interrupted), those that a rerun marked, and those of hand-written agents, whose arguments are in no
@@ -76,6 +76,7 @@
 
 mod answers;
 mod case;
+mod exact;
 mod lines;
 mod read;
 mod report;

@@ -262,7 +262,7 @@ impl Scan {
 
 /// Returns the arguments that the model gave the tool `tool` by this call, which may be one of a tool that calls
 /// deferred ones by `name` and `arguments`.
-fn written(call: &ToolCall, tool: &str) -> Arguments {
+pub(super) fn written(call: &ToolCall, tool: &str) -> Arguments {
     let inner = || {
         let mut outer = call.arguments.to_value();
         match (outer.get("name")?.as_str()? == tool, outer.get_mut("arguments")?.take()) {

@@ -11,10 +11,7 @@ use entourage_core::{
 use entourage_runners::{AgentTool, TodoTool, ToolsetExt, layered};
 
 use super::*;
-use crate::rerun::{
-    TranscriptCall,
-    answers::{MARKED, canonical},
-};
+use crate::rerun::{TranscriptCall, answers::MARKED, exact::canonical};
 
 #[tokio::test]
 async fn unchanged_calls_are_answered_from_the_record_and_never_performed() {
@@ -315,6 +312,8 @@ fn arguments_are_compared_as_json() {
         ("-0.0", "0"),
         ("100", "1e2"),
         ("18446744073709551615", "18446744073709551615"),
+        ("12345678901234567890.50e+1", "123456789012345678905"),
+        (r#"{"a":0,"a":[ ]}"#, r#" {"a":[]} "#),
     ];
     let different = [
         (r#"{"a":1}"#, r#"{"a":"1"}"#),
@@ -324,12 +323,34 @@ fn arguments_are_compared_as_json() {
         ("9007199254740993", "9007199254740992"),
         (r#"{"a\":1,\"b":2}"#, r#"{"a":1,"b":2}"#),
         ("0.1", "0.2"),
+        ("0.1", "0.10000000000000001"),
+        ("1", "-1"),
+        ("1e400", "1e401"),
+        ("123456789012345678901234567890", "123456789012345678901234567891"),
     ];
-    let text = |json: &str| canonical(&serde_json::from_str(json).unwrap());
+    let text = canonical;
     for (one, other) in same {
         assert_eq!(text(one), text(other));
     }
     for (one, other) in different {
         assert_ne!(text(one), text(other));
+    }
+}
+
+#[tokio::test]
+async fn each_digit_of_a_number_counts() {
+    let numbers = |ends: [u8; 2]| {
+        let calls = ends.iter().fold(Script::new(), |script, end| {
+            script.raw_call("send", &format!("{{\"to\": 12345678901234567890123456789{end}}}"))
+        });
+        ScriptedProvider::new().step(calls.finish(FinishReason::ToolCalls)).text("Sent.")
+    };
+    let original = recorded(&agent(&numbers([0, 1]), [send()]), &["Send both"]).await;
+    let original = Transcript::from_jsonl(&original.to_jsonl().unwrap()).unwrap();
+    for (ends, expected) in [([0, 1], [2, 0, 0, 0]), ([1, 0], [2, 0, 0, 0]), ([0, 2], [1, 1, 0, 1])] {
+        let case = rerun(original.clone(), &agent(&numbers(ends), [send()]), Unmatched::Mark).await;
+        assert_eq!(figures(&case), expected, "{ends:?}");
+        let changed: Vec<_> = case.changed.iter().map(|call| call.arguments.as_str()).collect();
+        assert!(changed.iter().all(|it| it.contains("123456789012345678901234567892")), "{changed:?}");
     }
 }

@@ -94,10 +94,12 @@ async fn table() -> Result<()> {
 /// Writes a session of a store into a file that tests load.
 async fn export(db: &str, session: &str, out: &Path, hide: &[String]) -> Result<()> {
     let store = open(db).await?;
-    let mut transcript = Transcript::read(&store, session).await?;
-    for text in hide.iter().filter(|text| !text.is_empty()) {
-        transcript = transcript.with_texts(|it| it.replace(text, "hidden"))?;
-    }
+    let transcript = Transcript::read(&store, session).await?;
+    let hide: Vec<_> = hide.iter().filter(|text| !text.is_empty()).collect();
+    // All at once: what takes the place of one may complete another.
+    let transcript = transcript.with_texts(|text| {
+        hide.iter().fold(text.to_owned(), |text, hidden| text.replace(*hidden, "hidden"))
+    })?;
     let lines = transcript.to_jsonl()?;
     if let Some(folder) = out.parent() {
         fs::create_dir_all(folder).map_err(|error| file_error(out, error))?;

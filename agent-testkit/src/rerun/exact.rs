@@ -1,14 +1,18 @@
-//! JSON as it was written, each number with all of its digits: compared. Pure.
+//! JSON as it was written, each number with all of its digits: compared, and changed text by text. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use serde_json::Value;
 
 /// Deepest nesting that is read; readers of sessions take no more.
 const DEPTH: usize = 128;
 
+/// Values of a recorded session with keys and numbers that users, tools and models chose. All other keys and numbers
+/// are those of the format.
+const FREE: [&str; 4] = ["arguments", "metadata", "data", "item"];
+
 /// A JSON value.
-enum Exact {
+pub(super) enum Exact {
     /// A number, `true`, `false` or `null`, as it was written.
     Atom(String),
     Text(String),
@@ -29,10 +33,24 @@ pub(super) fn canonical(text: &str) -> String {
 
 impl Exact {
     /// Parses a JSON text; `None` for one that is none, or too deep.
-    fn parse(text: &str) -> Option<Self> {
+    pub(super) fn parse(text: &str) -> Option<Self> {
         let mut reader = Reader { rest: text };
         let value = reader.value(DEPTH)?;
         reader.rest.trim_start().is_empty().then_some(value)
+    }
+
+    /// Writes the JSON text.
+    pub(super) fn write(&self, out: &mut String) {
+        match self {
+            Self::Atom(atom) => out.push_str(atom),
+            Self::Text(text) => write_text(text, out),
+            Self::List(items) => write_all(('[', ']'), items, out, Self::write),
+            Self::Object(entries) => write_all(('{', '}'), entries, out, |(key, value), out| {
+                write_text(key, out);
+                out.push(':');
+                value.write(out);
+            }),
+        }
     }
 
     fn write_canonical(&self, out: &mut String) {
@@ -51,6 +69,76 @@ impl Exact {
             }
         }
     }
+
+    /// Changes each text of a line of a recorded session, and each key and number that is none of the format. A number
+    /// that changes becomes a text. `stands` gets the first place of what should change and cannot, as keys of the
+    /// format joined by dots.
+    pub(super) fn change(self, change: &dyn Fn(&str) -> String, stands: &mut Option<String>) -> Self {
+        self.change_at("", false, change, stands)
+    }
+
+    fn change_at(
+        self,
+        place: &str,
+        is_free: bool,
+        change: &dyn Fn(&str) -> String,
+        stands: &mut Option<String>,
+    ) -> Self {
+        match self {
+            Self::Text(text) => Self::Text(change(&text)),
+            Self::Atom(atom) => {
+                let changed = change(&atom);
+                match (changed == atom, is_free) {
+                    (true, _) => Self::Atom(atom),
+                    (false, true) => Self::Text(changed),
+                    (false, false) => {
+                        stands.get_or_insert_with(|| place.to_owned());
+                        Self::Atom(atom)
+                    }
+                }
+            }
+            Self::List(items) => {
+                let items = items.into_iter().map(|item| item.change_at(place, is_free, change, stands));
+                Self::List(items.collect())
+            }
+            Self::Object(entries) if is_free => {
+                let keys = changed_keys(entries.iter().map(|(key, _)| key.as_str()), change);
+                let values =
+                    entries.into_iter().map(|(_, value)| value.change_at(place, true, change, stands));
+                Self::Object(keys.into_iter().zip(values).collect())
+            }
+            Self::Object(entries) => {
+                let mut changed = Vec::with_capacity(entries.len());
+                for (key, value) in entries {
+                    let place = if place.is_empty() { key.clone() } else { format!("{place}.{key}") };
+                    if change(&key) != key {
+                        stands.get_or_insert_with(|| place.clone());
+                    }
+                    let value = value.change_at(&place, FREE.contains(&key.as_str()), change, stands);
+                    changed.push((key, value));
+                }
+                Self::Object(changed)
+            }
+        }
+    }
+}
+
+/// Changes the keys of an object. Those that become the same get numbers, so that no value is lost.
+fn changed_keys<'a>(
+    keys: impl Iterator<Item = &'a str> + Clone,
+    change: &dyn Fn(&str) -> String,
+) -> Vec<String> {
+    let pairs: Vec<(&str, String)> = keys.map(|key| (key, change(key))).collect();
+    let mut taken: HashSet<String> =
+        pairs.iter().filter(|(key, changed)| key == changed).map(|(_, changed)| changed.clone()).collect();
+    let unique = pairs.into_iter().map(|(key, changed)| {
+        if key == changed || taken.insert(changed.clone()) {
+            return changed;
+        }
+        let mut numbered = (2_u64..).map(|number| format!("{changed} ({number})"));
+        numbered.find(|it| taken.insert(it.clone())).unwrap_or(changed)
+    });
+    unique.collect()
 }
 
 fn write_all<T>(

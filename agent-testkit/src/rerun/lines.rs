@@ -10,9 +10,11 @@ use entourage_core::{
     tool::Labels,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use super::transcript::{Transcript, TranscriptCall, TranscriptRun};
+use super::{
+    exact::Exact,
+    transcript::{Transcript, TranscriptCall, TranscriptRun},
+};
 
 /// The version of the format.
 const FORMAT: u32 = 1;
@@ -208,28 +210,38 @@ pub(super) fn too_much() -> Error {
 
 /// Returns a copy with each text changed.
 pub(super) fn changed(transcript: &Transcript, change: &dyn Fn(&str) -> String) -> Result<Transcript> {
-    collect(lines(transcript).into_iter().map(|line| {
-        let value = serde_json::from_str::<Value>(&json(&line)?).map(|mut value| {
-            texts(&mut value, change);
-            value.to_string()
-        });
-        let value = value.map_err(|error| {
-            Error::new(ErrorKind::Internal, "a recorded session is no JSON").caused_by(error)
-        })?;
-        serde_json::from_str(&value).map_err(|error| {
-            let text =
-                "a changed text no longer fits its place; change only what users, tools and models wrote";
-            Error::new(ErrorKind::InvalidInput, text).caused_by(error)
-        })
-    }))
+    let changed = collect(lines(transcript).iter().enumerate().map(|(place, line)| {
+        changed_line(line, change).map_err(|error| error.with("line", (place + 1).to_string()))
+    }))?;
+    // Whatever was changed, and wherever: the file is what counts.
+    let text = write(&changed)?;
+    if change(&text) == text {
+        return Ok(changed);
+    }
+    let error = stands();
+    match text.lines().position(|line| change(line) != line) {
+        Some(place) => Err(error.with("line", (place + 1).to_string())),
+        None => Err(error),
+    }
 }
 
-/// Changes the texts of a value. It is no deeper than the parser allows.
-fn texts(value: &mut Value, change: &dyn Fn(&str) -> String) {
-    match value {
-        Value::String(text) => *text = change(text),
-        Value::Array(items) => items.iter_mut().for_each(|item| texts(item, change)),
-        Value::Object(entries) => entries.values_mut().for_each(|entry| texts(entry, change)),
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+fn changed_line(line: &Line, change: &dyn Fn(&str) -> String) -> Result<Line> {
+    let value = Exact::parse(&json(line)?);
+    let value = value.ok_or_else(|| Error::new(ErrorKind::Internal, "a recorded session is no JSON"))?;
+    let (mut fixed, mut text) = (None, String::new());
+    value.change(change, &mut fixed).write(&mut text);
+    let read = serde_json::from_str(&text).map_err(|error| {
+        let text = "a changed text no longer fits its place; change only what users, tools and models wrote";
+        Error::new(ErrorKind::InvalidInput, text).caused_by(error)
+    })?;
+    match fixed {
+        Some(place) => Err(stands().with("place", place)),
+        None => Ok(read),
     }
+}
+
+fn stands() -> Error {
+    let text = "a text to take out would still stand in the file: in a key or a figure of the format, across several \
+        texts, or in what was put in its place; take out a longer text, change the figure, or put another text there";
+    Error::new(ErrorKind::InvalidInput, text)
 }

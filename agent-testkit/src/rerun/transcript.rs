@@ -216,10 +216,16 @@ impl Transcript {
     }
 
     /// Returns a copy in which `change` was applied to each text: prompts, arguments, results, answers, names. It is
-    /// the place to take secrets out before a transcript is written. Keys of objects stay.
+    /// the place to take secrets out before a transcript is written, as `with_texts(|text| text.replace(secret, "…"))`.
+    ///
+    /// Keys and numbers in arguments, and in data for programs, are texts too: a number that changes becomes a text.
+    /// Those of the format itself stay. `change` is applied to the whole file at last, where it must find nothing more
+    /// to change: so it takes texts out, wherever they are, and does not shorten or wrap those that it is given. A
+    /// secret in another form, such as in base64 or escaped in a text that holds JSON, is another text.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] when a changed text no longer fits its place, such as the type of a file.
+    /// [`ErrorKind::InvalidInput`], with the line, when a changed text no longer fits its place, such as the type of a
+    /// file, and when what `change` takes out would still stand in the file.
     pub fn with_texts(&self, change: impl Fn(&str) -> String) -> Result<Self> {
         lines::changed(self, &change)
     }

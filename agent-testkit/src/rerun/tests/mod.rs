@@ -7,6 +7,7 @@
 
 mod calls;
 mod files;
+mod hidden;
 mod runners;
 mod sessions;
 mod table;

@@ -9,7 +9,7 @@ use entourage_core::{
     run::{Outcome, Pause, Status, Task},
     tool::{ToolError, ToolOutput},
 };
-use entourage_runtime::{Runtime, Session, Waiting};
+use entourage_runtime::{Runtime, Session, Waiting, caught};
 
 use super::{
     answers::{Answers, ChangedCall},
@@ -95,26 +95,39 @@ impl RerunCase {
     }
 }
 
-/// Runs the prompts of a session again. Scores are added later.
+/// Runs the prompts of a session again. Scores are added later. The second value is the reason for which the case fails
+/// whatever they say.
 pub(super) async fn rerun(
     runtime: &Runtime,
     agent: &Arc<dyn Agent>,
     original: Transcript,
     answers: Answers,
     rewrite: Option<&(dyn Fn(&Message) -> Message + Send + Sync)>,
-) -> Result<RerunCase> {
+) -> Result<(RerunCase, Option<String>)> {
+    let mut unfit = None;
     let session = runtime.session().with_dep(answers.clone());
     let begun = session.begin_with(original.given.iter().cloned()).await;
     let mut runs = Vec::with_capacity(original.runs.len());
     for run in &original.runs {
-        let prompt = rewrite.map_or_else(|| Arc::clone(&run.prompt), |change| Arc::new(change(&run.prompt)));
-        let outcome = match &begun {
-            Ok(()) => {
+        let rewritten = caught(|| rewrite.map(|change| Arc::new(change(&run.prompt))));
+        let (prompt, panicked) = match rewritten {
+            Ok(prompt) => (prompt.unwrap_or_else(|| Arc::clone(&run.prompt)), None),
+            Err(panic) => {
+                (Arc::clone(&run.prompt), Some(format!("the change of its prompts panicked: {panic}")))
+            }
+        };
+        let outcome = match (&begun, panicked) {
+            (_, Some(panicked)) => {
+                let outcome = failed(&Error::new(ErrorKind::Internal, panicked.clone()));
+                unfit = unfit.or(Some(panicked));
+                outcome
+            }
+            (Ok(()), None) => {
                 let mut task = Task::of(Arc::clone(&prompt), None, None);
                 task.labels = run.labels;
                 outcome((runtime, &session), agent, &answers, task).await
             }
-            Err(error) => failed(error),
+            (Err(error), None) => failed(error),
         };
         let (answer, status) = (outcome.text, Some(outcome.status));
         runs.push(TranscriptRun { agent: agent.name().into(), prompt, labels: run.labels, answer, status });
@@ -127,7 +140,7 @@ pub(super) async fn rerun(
     rerun.name.clone_from(&original.name);
     rerun.runs = runs;
     let tally = answers.tally();
-    Ok(RerunCase {
+    let case = RerunCase {
         original,
         rerun,
         answered: tally.answered,
@@ -136,7 +149,8 @@ pub(super) async fn rerun(
         left: tally.left,
         changed: tally.changed,
         scores: Vec::new(),
-    })
+    };
+    Ok((case, unfit))
 }
 
 fn failed(error: &Error) -> Outcome {

@@ -98,7 +98,7 @@ use entourage_core::{
     agent::{Agent, IntoAgent},
     message::Message,
 };
-use entourage_runtime::{AllowAll, Runtime, RuntimeBuilder};
+use entourage_runtime::{AllowAll, Caught, Runtime, RuntimeBuilder};
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream};
 
 use answers::{Answers, FromRecord};
@@ -157,7 +157,8 @@ impl Rerun {
         self
     }
 
-    /// Changes each prompt before the agent gets it. Another prompt of the system is the agent's own setting.
+    /// Changes each prompt before the agent gets it. Another prompt of the system is the agent's own setting. Where
+    /// `rewrite` panics, the run fails, and so do all scores of the case.
     pub fn prompts(mut self, rewrite: impl Fn(&Message) -> Message + Send + Sync + 'static) -> Self {
         self.rewrite = Some(Arc::new(rewrite));
         self
@@ -170,7 +171,7 @@ impl Rerun {
     }
 
     /// Adds a score. A case passes if all of its scores do. A score is a `bool`, or a `Result` whose error says what is
-    /// wrong.
+    /// wrong. One that panics fails for this case.
     pub fn score<S: Into<Score>>(
         self,
         name: impl Into<String>,
@@ -217,10 +218,17 @@ impl Rerun {
     async fn scored(&self, runtime: &Runtime, original: Transcript) -> Result<RerunCase> {
         let answers = Answers::new(&original.calls, self.unmatched, self.running.as_slice().into());
         let rerun = case::rerun(runtime, &self.agent, original, answers, self.rewrite.as_deref());
-        let mut case = Box::pin(rerun).await?;
+        let (mut case, unfit) = Box::pin(rerun).await?;
         let mut scores = Vec::with_capacity(self.scores.len());
         for (name, judge) in &self.scores {
-            scores.push((name.clone(), judge(&case).await));
+            let score = match &unfit {
+                Some(reason) => Score::Fail(reason.clone()),
+                // The other cases keep their results.
+                None => Caught::new(|| judge(&case))
+                    .await
+                    .unwrap_or_else(|panic| Score::Fail(format!("the score panicked: {panic}"))),
+            };
+            scores.push((name.clone(), score));
         }
         case.scores = scores;
         Ok(case)

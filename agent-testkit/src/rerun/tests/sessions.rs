@@ -231,3 +231,67 @@ async fn a_rerun_without_sessions_or_scores_is_refused_before_anything_runs() {
     let unscored = Rerun::of([Transcript::new("a")], agent(&provider, [])).run().await.unwrap_err();
     assert_eq!((none.kind(), unscored.kind()), (ErrorKind::Config, ErrorKind::Config));
 }
+
+#[tokio::test]
+async fn a_panic_of_a_score_fails_its_case_alone() {
+    let provider = ScriptedProvider::by_history().text("Said.");
+    let new = || agent(&provider, []);
+    let mut originals = Vec::new();
+    for name in ["one", "two", "three"] {
+        originals.push(recorded(&new(), &["Say it"]).await.named(name));
+    }
+    let is_two = |case: &RerunCase| case.name() == "two";
+    let scored = Rerun::of(originals.clone(), new())
+        .score("says", move |case: &RerunCase| {
+            assert!(!is_two(case), "no score for two");
+            true
+        })
+        .score("ran", RerunCase::is_completed)
+        .run();
+    let judged = Rerun::of(originals.clone(), new())
+        .judge("says", move |case| {
+            Box::pin(async move {
+                tokio::task::yield_now().await;
+                assert!(!is_two(case), "no score for two");
+                true.into()
+            })
+        })
+        .score("ran", RerunCase::is_completed)
+        .run();
+    let unmade = Rerun::of(originals.clone(), new())
+        .judge("says", move |case| {
+            assert!(!is_two(case), "no score for two");
+            Box::pin(std::future::ready(true.into()))
+        })
+        .score("ran", RerunCase::is_completed)
+        .run();
+    for report in [scored.await.unwrap(), judged.await.unwrap(), unmade.await.unwrap()] {
+        let passes: Vec<_> = report.cases().iter().map(RerunCase::passes).collect();
+        assert_eq!(passes, [true, false, true], "{report}");
+        assert!(
+            report.to_string().contains("two fails `says`: the score panicked: no score for two"),
+            "{report}"
+        );
+        assert!(!report.to_string().contains("fails `ran`"), "{report}");
+    }
+
+    let asked: Vec<_> = originals.iter().cloned().zip(["Say it", "Say two", "Say it"]).collect();
+    let originals = asked.into_iter().map(|(mut original, prompt)| {
+        original.runs[0].prompt = Arc::new(Message::user(prompt));
+        original
+    });
+    let report = Rerun::of(originals, new())
+        .prompts(|prompt| {
+            assert!(!prompt.text().contains("two"), "no prompt for two");
+            prompt.clone()
+        })
+        .score("ran", |_: &RerunCase| true)
+        .run()
+        .await
+        .unwrap();
+    let passes: Vec<_> = report.cases().iter().map(RerunCase::passes).collect();
+    assert_eq!(passes, [true, false, true], "{report}");
+    let reason = "two fails `ran`: the change of its prompts panicked: no prompt for two";
+    assert!(report.to_string().contains(reason), "{report}");
+    assert!(!report.cases()[1].is_completed() && report.cases()[2].is_completed());
+}

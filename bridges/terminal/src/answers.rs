@@ -70,10 +70,10 @@ impl Turn<'_> {
         while answer.is_empty() {
             answer = self.ask(question).await?;
         }
-        Some(match answer.as_str() {
-            "y" => ToolOutput::text("The user approved the plan."),
-            "n" => ToolOutput::error("the user does not want this").stopping(),
-            changes => ToolOutput::error(changes),
+        Some(match shown::chosen(&answer, &["yes", "no"]) {
+            Some("yes") => ToolOutput::text("The user approved the plan."),
+            Some(_) => ToolOutput::error("the user does not want this").stopping(),
+            None => ToolOutput::error(answer),
         })
     }
 

@@ -43,13 +43,15 @@ impl Turn<'_> {
         let question = format!("{tool}: [y]es, for the [s]ession, [a]lways, [e]dit, [n]o, or a reason: ");
         loop {
             let Some(answer) = self.ask(&question).await else { return Decision::Later };
-            return match answer.as_str() {
-                "" => continue,
-                "y" => Decision::Allow,
-                "s" => Decision::AllowSession,
-                "a" => Decision::AllowAlways,
-                "n" => Decision::Deny,
-                "e" => {
+            if answer.is_empty() {
+                continue;
+            }
+            return match shown::chosen(&answer, &["yes", "session", "always", "edit", "no"]) {
+                Some("yes") => Decision::Allow,
+                Some("session") => Decision::AllowSession,
+                Some("always") => Decision::AllowAlways,
+                Some("no") => Decision::Deny,
+                Some(_) => {
                     let Some(text) = self.ask("the arguments as JSON: ").await else {
                         return Decision::Later;
                     };
@@ -61,7 +63,7 @@ impl Turn<'_> {
                         }
                     }
                 }
-                reason => Decision::refuse(reason),
+                None => Decision::refuse(answer),
             };
         }
     }

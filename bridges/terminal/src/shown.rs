@@ -1,4 +1,4 @@
-//! Texts of models, tools and services as the screen shows them. Pure.
+//! Texts of models, tools and services as the screen shows them, and what a person means by an answer. Pure.
 
 use std::iter;
 
@@ -77,4 +77,10 @@ fn marked(text: &str, is_marked: impl Fn(char, usize, bool) -> bool) -> String {
         is_first = false;
     }
     out
+}
+
+/// Returns the word that an answer is, as a whole or by its first letter, in whatever case.
+pub(crate) fn chosen<'w>(answer: &str, words: &[&'w str]) -> Option<&'w str> {
+    let is = |word: &str| answer.eq_ignore_ascii_case(word);
+    words.iter().copied().find(|word| is(word) || word.get(..1).is_some_and(is))
 }

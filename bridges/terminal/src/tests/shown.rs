@@ -1,4 +1,4 @@
-//! Names and texts of others cannot pass for lines of the terminal.
+//! Names and texts of others cannot pass for lines of the terminal, and answers are what a person means.
 
 use std::collections::HashMap;
 
@@ -75,7 +75,7 @@ async fn plans_and_questions_forge_no_line() {
     let tool = ToolSpec::new("present_plan", "Presents a plan.", json!({"type": "object"}));
     let tool = entourage_runners::external(tool);
     let agent = ReactAgent::builder("a", provider.model()).tool(tool).build().unwrap();
-    let (terminal, paper) = terminal("y\n");
+    let (terminal, paper) = terminal("Y\n");
     let runtime = runtime(Policy::allow_all(), &terminal);
     terminal.run(&runtime.session(), &agent, "Mend it.").await.unwrap();
     let output = paper.text();
@@ -116,4 +116,44 @@ fn no_two_names_look_alike_because_of_what_is_not_shown() {
     assert_eq!(shown::name("src/a b.rs"), "src/a b.rs");
     assert_eq!(shown::name(&format!("ls{}; rm", "\n".repeat(300))), "ls\u{fffd}{a×300}; rm");
     assert_eq!(shown::name(&format!("ls{}rm", " ".repeat(90))), "ls\u{fffd}{20×90}rm");
+}
+
+#[tokio::test]
+async fn answers_are_words_or_their_first_letters_in_any_case() {
+    for yes in ["y", "Y", "yes", "YES", " Yes ", "s", "Session", "a", "ALWAYS"] {
+        let (count, output, _) = ask_about_put(&format!("{yes}\n")).await;
+        assert_eq!(count, 1, "{yes}: {output}");
+    }
+    for no in ["n", "N", "no", "No"] {
+        let (count, output, status) = ask_about_put(&format!("{no}\n")).await;
+        assert!(count == 0 && status != Status::Completed, "{no}: {output}");
+    }
+    for reason in ["yes, but later", "yess", "ye", "ja", "nope", "not now", "sessions", "[y]es"] {
+        let (count, output, status) = ask_about_put(&format!("{reason}\n")).await;
+        assert_eq!((count, status), (0, Status::Completed), "{reason}: {output}");
+    }
+    for edit in ["e", "E", "Edit"] {
+        let (count, output, _) = ask_about_put(&format!("{edit}\n{{\"to\": \"b\"}}\n")).await;
+        assert!(count == 1 && output.contains("the arguments as JSON"), "{edit}: {output}");
+    }
+}
+
+#[tokio::test]
+async fn a_plan_is_answered_in_words_too() {
+    for (answer, is_carried_out, is_told) in
+        [("yes", true, false), ("Y", true, false), ("No", false, false), ("yes but", false, true)]
+    {
+        let plan = json!({"plan": "Off.", "steps": []});
+        let provider = ScriptedProvider::by_history().call("present_plan", plan).text("Done.");
+        let agent = ReactAgent::builder("a", provider.model()).build().unwrap().plan_first().unwrap();
+        let (terminal, _) = terminal(&format!("{answer}\n"));
+        let runtime = runtime(Policy::allow_all(), &terminal);
+        terminal.run(&runtime.session(), &agent, "Mend it.").await.unwrap();
+        let requests = provider.requests();
+        let told = requests.iter().flat_map(|request| request.messages.iter());
+        let told: Vec<_> =
+            told.flat_map(|it| it.tool_results().map(|it| it.to_text()).collect::<Vec<_>>()).collect();
+        let approved = told.iter().any(|text| text == "The user approved the plan.");
+        assert_eq!((approved, told.iter().any(|text| text == answer)), (is_carried_out, is_told), "{answer}");
+    }
 }

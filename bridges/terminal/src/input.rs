@@ -11,6 +11,9 @@ use tokio::sync::mpsc;
 /// Bytes of an answer's line; the rest of a longer one is left out.
 const LONGEST: usize = 64 * 1024;
 
+/// End of a line that was cut. With it no such line is the answer that its beginning would be.
+pub(crate) const CUT: &str = "… (cut at 64 KiB)";
+
 /// Lines of a reader.
 ///
 /// A read of a terminal cannot be taken back, and a runtime waits for those of its own threads. So a thread that nobody
@@ -101,10 +104,10 @@ impl Reader {
     }
 }
 
-/// Reads a line of any length, and keeps its beginning.
+/// Reads a line of any length, and keeps its beginning. One that was cut says so at its end.
 fn read(input: &mut dyn BufRead) -> Option<String> {
     let mut line = Vec::new();
-    let mut read = 0;
+    let (mut is_empty, mut is_cut) = (true, false);
     loop {
         let piece = match input.fill_buf() {
             Ok(piece) => piece,
@@ -113,12 +116,16 @@ fn read(input: &mut dyn BufRead) -> Option<String> {
         };
         let end = piece.iter().position(|byte| *byte == b'\n');
         let taken = end.map_or(piece.len(), |end| end + 1);
-        let kept = taken.min(LONGEST.saturating_sub(line.len()));
+        let content = end.unwrap_or(taken);
+        let kept = content.min(LONGEST.saturating_sub(line.len()));
         line.extend(piece.iter().take(kept));
-        read += taken;
+        is_cut |= kept < content;
+        is_empty &= taken == 0;
         input.consume(taken);
         if end.is_some() || taken == 0 {
-            return (read > 0).then(|| String::from_utf8_lossy(&line).trim().to_owned());
+            let text = String::from_utf8_lossy(&line);
+            let text = if is_cut { format!("{}{CUT}", text.trim_start()) } else { text.trim().to_owned() };
+            return (!is_empty).then_some(text);
         }
     }
 }

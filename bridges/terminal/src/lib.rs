@@ -119,7 +119,8 @@ impl Terminal {
     /// Shows a question and returns the answer's line, without white space around it; `None` at the end of input and
     /// where nobody is there to answer. Once a run was followed, also at Ctrl-C while none is.
     ///
-    /// A line that was written before the question, or for one whose future was dropped, does not answer this one.
+    /// A line that was written before the question, or for one whose future was dropped, does not answer this one. One
+    /// of more than 64 KiB is cut, and ends with words that say so.
     pub async fn ask(&self, question: &str) -> Option<String> {
         if !self.0.has_person {
             return None;

@@ -9,7 +9,7 @@ use entourage_core::{
 };
 
 use super::*;
-use crate::shown;
+use crate::{input::CUT, shown};
 
 /// A tool whose calls are about what their arguments name.
 #[derive(Debug)]
@@ -156,4 +156,18 @@ async fn a_plan_is_answered_in_words_too() {
         let approved = told.iter().any(|text| text == "The user approved the plan.");
         assert_eq!((approved, told.iter().any(|text| text == answer)), (is_carried_out, is_told), "{answer}");
     }
+}
+
+#[tokio::test]
+async fn an_answer_that_was_cut_is_no_approval() {
+    let spaces = " ".repeat(100_000);
+    for answer in [format!("y{spaces}don't do it"), format!("yes{spaces}"), format!("a{spaces}not"), spaces] {
+        let (count, _, status) = ask_about_put(&format!("{answer}\n")).await;
+        assert_eq!((count, status), (0, Status::Completed));
+    }
+    let (terminal, _) = terminal(&format!("y{}\ny\n", " ".repeat(64 * 1024 - 1)));
+    assert_eq!(terminal.ask("fits ").await.as_deref(), Some("y"));
+    assert_eq!(terminal.ask("next ").await.as_deref(), Some("y"));
+    let (terminal, _) = super::terminal(&format!("y{}", " ".repeat(64 * 1024)));
+    assert!(terminal.ask("cut ").await.unwrap().ends_with(CUT));
 }

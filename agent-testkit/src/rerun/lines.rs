@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use entourage_core::{
     Error, ErrorKind, Money, Result, Usage,
-    bound::{EVENT, VALUE},
+    bound::{self, EVENT, VALUE},
     message::Message,
     run::Status,
     tool::Labels,
 };
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 use super::{
     exact::Exact,
@@ -50,13 +51,16 @@ struct Head {
 
 /// The part of the first line that every version has.
 #[derive(Deserialize)]
-struct Version {
-    transcript: VersionOf,
+struct Version<'a> {
+    #[serde(borrow)]
+    transcript: VersionOf<'a>,
 }
 
 #[derive(Deserialize)]
-struct VersionOf {
-    format: u32,
+struct VersionOf<'a> {
+    /// A number of any size.
+    #[serde(borrow)]
+    format: &'a RawValue,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -137,10 +141,11 @@ pub(super) fn read(text: &str) -> Result<Transcript> {
 
 fn parse(line: &str) -> Result<Line> {
     if let Ok(Version { transcript: VersionOf { format } }) = serde_json::from_str(line)
-        && format > FORMAT
+        && format.get().parse::<f64>().is_ok_and(|format| format > f64::from(FORMAT))
     {
         let text = "the recorded session was written by a newer version; update this one, or record it again";
-        return Err(Error::new(ErrorKind::NewerVersion, text).with("format", format.to_string()));
+        return Err(Error::new(ErrorKind::NewerVersion, text)
+            .with("format", bound::shortened(format.get(), bound::WORD).into_owned()));
     }
     serde_json::from_str(line).map_err(|error| {
         let text = "the line is none of a recorded session; see `Transcript::to_jsonl`";

@@ -119,5 +119,8 @@ pub fn wilson(passed: usize, cases: usize) -> (f64, f64) {
     let center = (rate + square / (2.0 * cases_f)) / scale;
     let spread = rate * (1.0 - rate) / cases_f + square / (4.0 * cases_f * cases_f);
     let half = Z * spread.sqrt() / scale;
-    ((center - half).max(0.0), (center + half).min(1.0))
+    // At the ends the formula gives 0 and 1, which rounding misses.
+    let low = if passed == 0 { 0.0 } else { (center - half).max(0.0) };
+    let high = if passed >= cases { 1.0 } else { (center + half).min(1.0) };
+    (low, high)
 }

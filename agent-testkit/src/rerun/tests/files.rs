@@ -51,6 +51,7 @@ async fn secrets_can_be_taken_out_before_a_transcript_is_written() {
 async fn files_that_are_no_transcript_are_refused_with_the_line() {
     let text = sample().await.to_jsonl().unwrap();
     let lines: Vec<&str> = text.lines().collect();
+    let version = |format: &str| text.replacen("\"format\":1", &format!("\"format\":{format}"), 1);
     let newer = text.replacen("\"format\":1", "\"format\":2", 1).replacen("\"steps\"", "\"stairs\"", 1);
     let cases = [
         (String::new(), ErrorKind::InvalidInput, "no line"),
@@ -67,6 +68,11 @@ async fn files_that_are_no_transcript_are_refused_with_the_line() {
         ([lines[0], lines[1], r#"{"call":{"tool":"a"}}"#].join("\n"), ErrorKind::InvalidInput, "line=3"),
         ([lines[0], "nothing"].join("\n"), ErrorKind::InvalidInput, "line=2"),
         (newer, ErrorKind::NewerVersion, "newer"),
+        (version("99999999999"), ErrorKind::NewerVersion, "format=99999999999"),
+        (version(&"9".repeat(1_000)), ErrorKind::NewerVersion, "newer"),
+        (version("1e999"), ErrorKind::NewerVersion, "newer"),
+        (version("-2"), ErrorKind::InvalidInput, "line=1"),
+        (version("\"2\""), ErrorKind::InvalidInput, "line=1"),
     ];
     for (text, kind, says) in cases {
         let error = Transcript::from_jsonl(&text).unwrap_err();

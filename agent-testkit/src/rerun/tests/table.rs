@@ -21,6 +21,10 @@ fn the_interval_is_that_of_wilson() {
         let near = |one: f64, other: f64| (one - other).abs() < 1e-6;
         assert!(near(found.0, low) && near(found.1, high), "{passed} of {count}: {found:?}");
     }
+    // Rounding misses neither end.
+    for count in 1..2_000 {
+        assert_eq!((wilson(0, count).0, wilson(count, count).1), (0.0, 1.0), "{count}");
+    }
     // More passes than cases are a mistake of the caller, and no number that is none.
     assert_eq!(wilson(7, 3), wilson(3, 3));
 }

@@ -722,12 +722,29 @@ async fn attack_46_pages_that_grow_without_end_are_refused_and_harm_nothing() {
     pages.push(("formats", format!("{attributes}{}", "<p>x".repeat(200_000))));
     pages.push(("quoted lines", format!("{quotes}<pre>{}", "x\n".repeat(500_000))));
     pages.push(("quoted blocks", format!("{quotes}{}", "<p>x</p>".repeat(100_000))));
+    let quotes = "<blockquote>".repeat(490);
+    pages.push(("broken lines", format!("{quotes}{}x", "<br>".repeat(20_000))));
+    pages.push(("lines of a picture", format!("{quotes}<img src=x alt='{}'>", "a\n".repeat(20_000))));
+    pages.push(("nested captions", "<table><thead></thead><caption>".repeat(100)));
     for (name, page) in pages {
         let server = Server::page("text/html", page);
         match place.read(&server.url("/")).await {
             Ok(text) => assert!(text.len() < 20_000_000, "{name}"),
             Err(text) => assert!(text.contains("nested or repeated"), "{name} {text}"),
         }
+    }
+}
+
+#[tokio::test]
+async fn attack_46_no_file_is_many_times_as_long_as_its_page() {
+    let wide = format!("<table><tr><th>{}{}</table>", "a".repeat(60_000), "<tr><td>x".repeat(6_000));
+    let many = format!("<table><tr>{}{}</table>", "<th>a".repeat(6_000), "<tr><td>x".repeat(6_000));
+    for (mime, page) in [("text/html", wide), ("text/html", many)] {
+        let (place, bytes) = (Place::new(), page.len());
+        let text = place.read(&Server::page(mime, page).url("/")).await.unwrap();
+        let file = place.root.path().join(text.split('`').nth(1).unwrap());
+        let kept = file.metadata().unwrap().len();
+        assert!(kept < 2 * bytes as u64, "{mime}: {kept} of {bytes} bytes");
     }
 }
 

@@ -10,6 +10,7 @@ use reqwest::StatusCode;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
+use tokio::time::{Instant, timeout_at};
 
 use super::{
     client::{Client, Reply},
@@ -19,7 +20,7 @@ use super::{
 
 /// Most bytes of a page.
 const LIMIT: usize = 102_400;
-/// Time for a page, and the most that a call may ask for.
+/// Time for a page with its conversion, and the most that a call may ask for.
 const TIME: Duration = Duration::from_secs(30);
 const LONGEST: Duration = Duration::from_secs(120);
 /// Time that the runtime waits beyond that.
@@ -99,14 +100,21 @@ impl Tool for Fetch {
     async fn call(&self, input: ToolInput, cx: &ToolContext<'_>) -> Result<ToolOutput, ToolError> {
         let Arguments { url, format, timeout } = input.parse()?;
         let time = time(timeout, TIME, LONGEST);
+        let until = Instant::now() + time;
         let reply = page(self.client.get(&url, cx.footprint(), LIMIT, time).await?)?;
         let text = page::decoded(&reply)?;
+        let readers = self.client.readers();
+        let late = |_| ToolError::tell(format!("the page was not converted within {} s", time.as_secs()));
         let shown = match (Kind::of(&reply, &text), format) {
             (Kind::Html, Format::Html) => page::body(&text)
                 .ok_or_else(|| ToolError::tell(format!("`{}` has no body; fetch it as text", reply.url)))?
                 .to_owned(),
-            (Kind::Html, Format::Markdown) => fenced(&html::markdown(self.client.readers(), text).await?),
-            (Kind::Html, Format::Text) => html::text(self.client.readers(), text).await?,
+            (Kind::Html, Format::Markdown) => {
+                fenced(&timeout_at(until, html::markdown(readers, text)).await.map_err(late)??)
+            }
+            (Kind::Html, Format::Text) => {
+                timeout_at(until, html::text(readers, text)).await.map_err(late)??
+            }
             _ => text,
         };
         Ok(output(&reply, "102,400 bytes", &shown))

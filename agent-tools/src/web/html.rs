@@ -3,10 +3,13 @@
 //! A page is somebody else's: some take a parser hours, or nest deeper than any stack. So it is parsed piece by piece
 //! on a thread of its [`Readers`], which stops when nobody waits any more, or when the tree has grown too far.
 
-use std::{rc::Rc, time::Instant};
+use std::{
+    rc::Rc,
+    sync::{Arc, Weak},
+    time::Instant,
+};
 
 use entourage_core::tool::ToolError;
-use htmd::HtmlToMarkdown;
 use html5ever::{
     ParseOpts, parse_document,
     tendril::{StrTendril, TendrilSink},
@@ -14,10 +17,13 @@ use html5ever::{
 use markup5ever_rcdom::{Handle, Node, NodeData, RcDom};
 use tokio::sync::oneshot;
 
-use super::readers::Readers;
+use super::{
+    markdown::{self, most_copied},
+    readers::Readers,
+};
 
 /// Elements that say nothing about the content of a page.
-const SKIPPED: &[&str] =
+pub(super) const SKIPPED: &[&str] =
     &["script", "style", "nav", "header", "footer", "aside", "noscript", "iframe", "svg", "template"];
 
 /// Elements that stand in the line of what is before and after them.
@@ -30,9 +36,6 @@ const INLINE: &[&str] = &[
 const DEPTH: usize = 512;
 const NODES: usize = 500_000;
 
-/// Most of what indenting and quoting can add: lines times their depth.
-const INDENTED: usize = 16 << 20;
-
 /// Bytes that are parsed between two looks at the tree.
 const PIECE: usize = 4 << 10;
 
@@ -44,10 +47,7 @@ const COUNTING: u32 = 32;
 /// # Errors
 /// The text for the model, if the page goes beyond the bounds.
 pub(super) async fn markdown(readers: &Readers, html: String) -> Result<String, ToolError> {
-    on_thread(readers, html, |tree| {
-        tidy(&HtmlToMarkdown::builder().skip_tags(SKIPPED.to_vec()).build().tree_to_markdown(tree))
-    })
-    .await
+    on_thread(readers, html, |tree, bytes, waits| Some(tidy(&markdown::markdown(tree, bytes, waits)?))).await
 }
 
 /// The text of a page without its marks; each block has a line of its own.
@@ -55,7 +55,7 @@ pub(super) async fn markdown(readers: &Readers, html: String) -> Result<String, 
 /// # Errors
 /// As of [`markdown`].
 pub(super) async fn text(readers: &Readers, html: String) -> Result<String, ToolError> {
-    on_thread(readers, html, |tree| tidy(&bare(tree))).await
+    on_thread(readers, html, |tree, _, _| Some(tidy(&bare(tree)))).await
 }
 
 /// A link of a page.
@@ -77,7 +77,7 @@ impl Link {
 /// # Errors
 /// As of [`markdown`].
 pub(super) async fn links(readers: &Readers, html: String) -> Result<Vec<Link>, ToolError> {
-    on_thread(readers, html, |document| {
+    on_thread(readers, html, |document, _, _| {
         let mut links = Vec::new();
         let mut left = vec![Rc::clone(document)];
         while let Some(node) = left.pop() {
@@ -93,26 +93,33 @@ pub(super) async fn links(readers: &Readers, html: String) -> Result<Vec<Link>, 
             }
             left.extend(node.children.borrow().iter().rev().map(Rc::clone));
         }
-        links
+        Some(links)
     })
     .await
 }
 
+/// What `show` makes of a page: of its tree, its bytes, and what is gone when nobody waits any more.
 async fn on_thread<T: Send + 'static>(
     readers: &Readers,
     html: String,
-    show: fn(&Handle) -> T,
+    show: fn(&Handle, usize, &Weak<()>) -> Option<T>,
 ) -> Result<T, ToolError> {
+    let turn = readers.turn().await?;
     let (sender, receiver) = oneshot::channel();
+    let waiting = Arc::new(());
+    let waits = Arc::downgrade(&waiting);
     let work = move || {
-        let tree = parsed(&html, || sender.is_closed());
-        let shown = tree.as_ref().map(show).ok_or_else(too_much);
-        // Whoever waits need not wait until the memory of a large tree is free again.
+        let tree = parsed(&html, || waits.strong_count() == 0);
+        let shown = tree.as_ref().and_then(|tree| show(tree, html.len(), &waits)).ok_or_else(too_much);
+        // Whoever waits need not wait until the memory of a large tree is free again; the next page does.
         drop(sender.send(shown));
-        drop(tree);
+        drop((tree, html));
+        drop(turn);
     };
     readers.give(Box::new(work))?;
-    receiver.await.map_err(|_| too_much())?
+    let shown = receiver.await.map_err(|_| too_much())?;
+    drop(waiting);
+    shown
 }
 
 fn too_much() -> ToolError {
@@ -135,14 +142,14 @@ fn parsed(html: &str, is_over: impl Fn() -> bool) -> Option<Handle> {
         }
         if counted.elapsed() >= cost * COUNTING {
             let began = Instant::now();
-            if !is_within_bounds(&document) {
+            if !is_within_bounds(&document, html.len()) {
                 return None;
             }
             (counted, cost) = (Instant::now(), began.elapsed());
         }
     }
     drop(parser.finish());
-    is_within_bounds(&document).then_some(document)
+    is_within_bounds(&document, html.len()).then_some(document)
 }
 
 /// The depth of what was parsed last.
@@ -155,30 +162,29 @@ fn open_depth(document: &Handle) -> usize {
     }
 }
 
-fn is_within_bounds(document: &Node) -> bool {
-    Count::default().adds(document, 0)
+fn is_within_bounds(document: &Node, bytes: usize) -> bool {
+    Count { nodes: NODES, copies: most_copied(bytes) }.takes(document, 0)
 }
 
-/// Counts of a tree so far.
-#[derive(Default)]
+/// What a tree may still hold: nodes, and bytes of text times their depth, since each element copies what is in it.
 struct Count {
     nodes: usize,
-    indented: usize,
+    copies: usize,
 }
 
 impl Count {
-    /// Adds a node with all below it. Returns false beyond the bounds, of which that on the depth holds for the calls
+    /// Takes a node with all below it. Returns false beyond the bounds, of which that on the depth holds for the calls
     /// within one another too.
-    fn adds(&mut self, node: &Node, depth: usize) -> bool {
-        self.nodes += 1;
-        if let NodeData::Text { contents } = &node.data {
-            let lines = contents.borrow().bytes().filter(|byte| *byte == b'\n').count() + 1;
-            self.indented = self.indented.saturating_add(lines.saturating_mul(depth));
-        }
-        if self.nodes > NODES || depth > DEPTH || self.indented > INDENTED {
+    fn takes(&mut self, node: &Node, depth: usize) -> bool {
+        let copied = match &node.data {
+            NodeData::Text { contents } => contents.borrow().len().saturating_mul(depth),
+            _ => 0,
+        };
+        let (Some(nodes), Some(copies)) = (self.nodes.checked_sub(1), self.copies.checked_sub(copied)) else {
             return false;
-        }
-        node.children.borrow().iter().all(|child| self.adds(child, depth + 1))
+        };
+        *self = Self { nodes, copies };
+        depth <= DEPTH && node.children.borrow().iter().all(|child| self.takes(child, depth + 1))
     }
 }
 

@@ -8,6 +8,7 @@ mod download;
 mod fetch;
 mod given;
 mod html;
+mod markdown;
 mod page;
 mod read;
 mod readers;
@@ -43,8 +44,8 @@ pub use search::{SearchResult, SearchService};
 /// - Redirects are followed within one host, 10 at most, never from `https` to `http`. One to another host is an error
 ///   result that names it, so that the next call is judged.
 /// - No cookie and no key is sent, and no proxy of the environment is used unless [`Web::with_proxies`] asks for it.
-/// - Nothing packed is accepted, and what is read is bounded in bytes and time. When a call is dropped, its connection
-///   is closed.
+/// - Nothing packed is accepted, and what is read is bounded in bytes and time. So is the Markdown that is made of it,
+///   for at most 4 pages at once. When a call is dropped, its connection is closed and its conversion ends.
 ///
 /// ```
 /// use entourage_tools::web::Web;

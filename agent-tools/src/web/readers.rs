@@ -10,12 +10,20 @@ use std::{
     time::Duration,
 };
 
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
 /// Enough for the depth of a page, with the conversion's calls within one another.
 const STACK: usize = 64 << 20;
 
 /// Threads that wait for a page, at most, and the time for which each waits.
 const KEPT: usize = 2;
 const WAITS: Duration = Duration::from_secs(10);
+
+/// Pages that are read at once, at most.
+const AT_ONCE: usize = 4;
+
+/// The turn of a page, kept until its thread is done with it.
+pub(super) type Turn = OwnedSemaphorePermit;
 
 /// Work on one page.
 type Work = Box<dyn FnOnce() + Send>;
@@ -29,15 +37,25 @@ type Waiting = Mutex<Vec<Sender<Work>>>;
 pub(super) struct Readers {
     waiting: Arc<Waiting>,
     waits: Duration,
+    turns: Arc<Semaphore>,
 }
 
 impl Default for Readers {
     fn default() -> Self {
-        Self { waiting: Arc::default(), waits: WAITS }
+        Self { waiting: Arc::default(), waits: WAITS, turns: Arc::new(Semaphore::new(AT_ONCE)) }
     }
 }
 
 impl Readers {
+    /// Waits until few enough pages are read. The work must keep the turn to its end: a thread whose call was dropped
+    /// still runs for a moment, and such calls must not pile up.
+    ///
+    /// # Errors
+    /// None: the turns are never closed.
+    pub(super) async fn turn(&self) -> io::Result<Turn> {
+        Arc::clone(&self.turns).acquire_owned().await.map_err(io::Error::other)
+    }
+
     /// Has a thread do this work.
     ///
     /// # Errors
@@ -111,6 +129,8 @@ mod tests {
         thread::{self, ThreadId},
     };
 
+    use futures_util::FutureExt;
+
     use super::*;
 
     /// Has a thread tell its id, and then wait until the sender is dropped.
@@ -146,6 +166,26 @@ mod tests {
             drop(gate);
             until_waiting(&readers, KEPT);
         }
+    }
+
+    #[tokio::test]
+    async fn attack_46_few_pages_are_read_at_once_and_one_that_breaks_gives_its_turn_back() {
+        let readers = Readers::default();
+        let mut gates = Vec::new();
+        for _ in 0..AT_ONCE {
+            let turn = readers.turn().await.unwrap();
+            let (sender, gate) = channel::<()>();
+            let work = move || {
+                let _turn = turn;
+                assert!(gate.recv().is_err(), "nothing is sent");
+                panic!("a page broke the reader");
+            };
+            readers.give(Box::new(work)).unwrap();
+            gates.push(sender);
+        }
+        assert!(readers.turn().now_or_never().is_none());
+        gates.pop();
+        assert!(readers.turn().await.is_ok());
     }
 
     #[test]

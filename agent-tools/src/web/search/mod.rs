@@ -1,5 +1,6 @@
 //! `web_search`: asks services that search the web, one after another.
 
+mod plain;
 mod searxng;
 mod services;
 #[cfg(test)]
@@ -25,6 +26,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until, timeout};
 
+use plain::plain;
 pub(super) use searxng::SearXng;
 pub(super) use services::{Brave, DuckDuckGo, Exa, Tavily, of_environment};
 
@@ -226,61 +228,4 @@ fn shown(result: &SearchResult) -> Option<SearchResult> {
         url,
         snippet: plain(&result.snippet, SNIPPET),
     })
-}
-
-/// A text without marks of HTML and control characters, on one line, at most `most` characters of it.
-fn plain(text: &str, most: usize) -> String {
-    let mut bare = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find(['<', '&']) {
-        let (before, from) = rest.split_at(at);
-        bare.push_str(before);
-        let (shown, after) = mark(from);
-        bare.push_str(shown.as_deref().unwrap_or_default());
-        rest = after;
-    }
-    bare.push_str(rest);
-    let words = bare.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
-    let line = words.collect::<Vec<_>>().join(" ");
-    match line.char_indices().nth(most) {
-        Some((end, _)) => format!("{}…", line.get(..end).unwrap_or_default()),
-        None => line,
-    }
-}
-
-/// The text that the mark at the start of a text stands for, and the rest.
-fn mark(text: &str) -> (Option<String>, &str) {
-    let itself = || {
-        let (first, rest) = text.split_at(1);
-        (Some(first.to_owned()), rest)
-    };
-    if let Some(tag) = text.strip_prefix('<') {
-        let is_tag = tag.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/' || c == '!');
-        return match tag.split_once('>') {
-            Some((_, rest)) if is_tag => (None, rest),
-            _ => itself(),
-        };
-    }
-    let Some((name, rest)) =
-        text.get(1..).and_then(|text| text.split_once(';')).filter(|(name, _)| name.len() <= 8)
-    else {
-        return itself();
-    };
-    let number = name.strip_prefix('#').and_then(|number| match number.strip_prefix(['x', 'X']) {
-        Some(hex) => u32::from_str_radix(hex, 16).ok(),
-        None => number.parse().ok(),
-    });
-    let named = match name {
-        "amp" => Some('&'),
-        "lt" => Some('<'),
-        "gt" => Some('>'),
-        "quot" => Some('"'),
-        "apos" => Some('\''),
-        "nbsp" => Some(' '),
-        _ => number.and_then(char::from_u32),
-    };
-    match named {
-        Some(named) => (Some(named.to_string()), rest),
-        None => itself(),
-    }
 }

@@ -257,3 +257,15 @@ fn attack_44_what_a_page_says_of_itself_is_one_line_of_text() {
     }
     assert_eq!(shown(&result("t", &format!("https://a.example/{}", "x".repeat(ADDRESS)), "")), None);
 }
+
+#[test]
+fn attack_46_a_long_snippet_is_read_in_no_time() {
+    for (mark, shown) in
+        [("&", "&"), ("<a", "<a"), ("&#", "&#"), ("&amp", "&amp"), ("<", "<"), ("&a;", "&a;")]
+    {
+        let text = mark.repeat((2 << 20) / mark.len());
+        let line = plain(&text, SNIPPET);
+        assert!(line.starts_with(shown) && line.chars().count() == SNIPPET + 1, "{mark}");
+    }
+    assert_eq!(plain(&format!("{}end", "<b>".repeat(1_000)), SNIPPET), "end");
+}

@@ -739,7 +739,8 @@ async fn attack_46_pages_that_grow_without_end_are_refused_and_harm_nothing() {
 async fn attack_46_no_file_is_many_times_as_long_as_its_page() {
     let wide = format!("<table><tr><th>{}{}</table>", "a".repeat(60_000), "<tr><td>x".repeat(6_000));
     let many = format!("<table><tr>{}{}</table>", "<th>a".repeat(6_000), "<tr><td>x".repeat(6_000));
-    for (mime, page) in [("text/html", wide), ("text/html", many)] {
+    let arrays = format!("{}{}0{}", "[".repeat(120), "0,".repeat(100_000), "]".repeat(120));
+    for (mime, page) in [("text/html", wide), ("text/html", many), ("application/json", arrays)] {
         let (place, bytes) = (Place::new(), page.len());
         let text = place.read(&Server::page(mime, page).url("/")).await.unwrap();
         let file = place.root.path().join(text.split('`').nth(1).unwrap());

@@ -9,6 +9,10 @@ use super::client::Reply;
 /// Bytes of a page in which its charset is looked for, as browsers do.
 const PRESCAN: usize = 1_024;
 
+/// Most bytes of pretty JSON, as a multiple of its own and in any case.
+const PRETTIER: usize = 4;
+const PRETTY: usize = 64 << 10;
+
 /// The forms that a page is read in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -66,11 +70,12 @@ fn declared(body: &[u8]) -> Option<String> {
 }
 
 /// JSON with two spaces a level, its members in their order and its numbers as they are written; any other text as it
-/// is.
-pub(super) fn pretty(text: &str) -> String {
-    if serde_json::from_str::<IgnoredAny>(text).is_err() {
-        return text.to_owned();
+/// is, and JSON that is nested so that this would be many times as long.
+pub(super) fn pretty(text: String) -> String {
+    if serde_json::from_str::<IgnoredAny>(&text).is_err() {
+        return text;
     }
+    let longest = text.len().saturating_mul(PRETTIER).saturating_add(PRETTY);
     let mut pretty = String::with_capacity(text.len() * 2);
     let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
     let line = |pretty: &mut String, depth: usize| {
@@ -78,6 +83,9 @@ pub(super) fn pretty(text: &str) -> String {
         pretty.extend(std::iter::repeat_n("  ", depth));
     };
     for c in text.chars() {
+        if pretty.len() > longest {
+            return text;
+        }
         if in_string {
             (in_string, escaped) = (escaped || c != '"', c == '\\' && !escaped);
             pretty.push(c);

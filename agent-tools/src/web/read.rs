@@ -84,7 +84,11 @@ impl Tool for WebFetch {
         let text = pages::decoded(&reply)?;
         let text = match Kind::of(&reply, &text) {
             Kind::Html => html::markdown(self.client.readers(), text).await?,
-            Kind::Json => pages::pretty(&text),
+            // A long one keeps other calls of the thread waiting.
+            Kind::Json if text.len() > SHOWN => {
+                tokio::task::spawn_blocking(move || pages::pretty(text)).await?
+            }
+            Kind::Json => pages::pretty(text),
             Kind::Text => text,
         };
         if text.len() <= SHOWN {

@@ -37,6 +37,7 @@ use entourage_tools::{
     fs::Workspace,
     web::{SearchResult, SearchService, Web},
 };
+use futures_util::future::join_all;
 use http::{Request, Response};
 use http_body::{Body, Frame};
 use http_body_util::StreamBody;
@@ -930,6 +931,29 @@ async fn cf06_what_failed_is_told_and_is_no_empty_result() {
             .unwrap_err()
             .contains("nothing was searched")
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn attack_46_searches_that_were_dropped_take_no_turns() {
+    let service = Service::new("one.example", found);
+    let tools = vec![Web::new().unwrap().web_search([Arc::clone(&service) as Arc<dyn SearchService>])];
+    let place = Place { root: tempfile::tempdir().unwrap(), tools };
+    let search = || place.call("web_search", json!({ "query": "rust" }));
+    let all = join_all((0..200).map(|_| search()));
+    assert!(tokio::time::timeout(Duration::from_millis(50), all).await.is_err(), "they are dropped");
+    assert_eq!(service.asked().len(), 1);
+    let began = tokio::time::Instant::now();
+    search().await.unwrap();
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    service.asked();
+    // Those that wait too long are told why.
+    let all = join_all((0..200).map(|_| search())).await;
+    let (some, late): (Vec<_>, Vec<_>) = all.into_iter().partition(Result::is_ok);
+    assert!(some.len() > 20 && some.len() == service.asked().len(), "{}", some.len());
+    assert!(late.len() > 100);
+    for text in late.into_iter().filter_map(Result::err) {
+        assert!(text.contains("other searches wait for their turn"), "{text}");
+    }
 }
 
 #[tokio::test]

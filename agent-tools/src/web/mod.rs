@@ -140,7 +140,8 @@ impl Web {
     }
 
     /// Searches the web with these services: each call asks them in this order until one answers. A call has 1 to 20
-    /// results, 10 by default, and begins 0.3 to 0.7 seconds after the last one at the earliest.
+    /// results, 10 by default, and begins 0.3 to 0.7 seconds after the last one at the earliest. One that waits 40
+    /// seconds for its turn is an error result that says so.
     #[must_use]
     pub fn web_search(&self, services: impl IntoIterator<Item = Arc<dyn SearchService>>) -> Arc<dyn Tool> {
         Arc::new(WebSearch::new(services.into_iter().collect()))

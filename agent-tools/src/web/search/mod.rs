@@ -24,7 +24,10 @@ use entourage_core::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::{
+    sync::Mutex as FairMutex,
+    time::{Instant, sleep_until, timeout},
+};
 
 use plain::plain;
 pub(super) use searxng::SearXng;
@@ -37,6 +40,9 @@ const MOST: u32 = 20;
 const QUERY: usize = 400;
 /// Time for one service.
 const TIME: Duration = Duration::from_secs(20);
+/// Time that a call waits for its turns in all, and that the runtime waits beyond all of these.
+const TURNS: Duration = Duration::from_secs(40);
+const GRACE: Duration = Duration::from_secs(5);
 /// Time that a service is left alone which refuses and does not say for how long, and the longest that it can ask for.
 const REST: Duration = Duration::from_secs(60);
 const LONGEST_REST: Duration = Duration::from_secs(3_600);
@@ -98,15 +104,11 @@ struct Arguments {
 pub(super) struct WebSearch {
     spec: ToolSpec,
     services: Vec<Arc<dyn SearchService>>,
-    state: Mutex<State>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    /// The next time at which a search may begin.
-    next: Option<Instant>,
+    /// The next time at which a search may begin. Whoever has the lock waits for it, the others for the lock: one that
+    /// is dropped in between takes no turn.
+    next: FairMutex<Option<Instant>>,
     /// Services by their number, and until when they are left alone.
-    resting: BTreeMap<usize, Instant>,
+    resting: Mutex<BTreeMap<usize, Instant>>,
 }
 
 impl WebSearch {
@@ -118,30 +120,27 @@ impl WebSearch {
             .with_access(Access::NETWORK)
             .with_repeat(Repeat::Safe)
             .naming_subjects()
-            .with_timeout(time.saturating_add(TIME));
-        Self { spec, services, state: Mutex::default() }
+            .with_timeout(time.saturating_add(TURNS + GRACE));
+        Self { spec, services, next: FairMutex::default(), resting: Mutex::default() }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn resting(&self) -> MutexGuard<'_, BTreeMap<usize, Instant>> {
+        self.resting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for the turn of a search.
     async fn turn(&self) {
-        let at = {
-            let mut state = self.state();
-            let now = Instant::now();
-            let at = state.next.map_or(now, |next| next.max(now));
-            let jitter = RandomState::new().build_hasher().finish() % JITTER;
-            state.next = Some(at + GAP + Duration::from_millis(jitter));
-            at
-        };
-        sleep_until(at).await;
+        let mut next = self.next.lock().await;
+        if let Some(at) = *next {
+            sleep_until(at).await;
+        }
+        let jitter = RandomState::new().build_hasher().finish() % JITTER;
+        *next = Some(Instant::now() + GAP + Duration::from_millis(jitter));
     }
 
     /// The time for which a service is still left alone.
     fn rest(&self, number: usize) -> Option<Duration> {
-        let until = *self.state().resting.get(&number)?;
+        let until = *self.resting().get(&number)?;
         until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
     }
 
@@ -151,7 +150,6 @@ impl WebSearch {
         query: &str,
         count: usize,
     ) -> Result<Vec<SearchResult>, Error> {
-        self.turn().await;
         let late = |_| Error::new(ErrorKind::Timeout, "no answer in time");
         let mut results = timeout(TIME, service.search(query, count)).await.map_err(late)??;
         results.truncate(count);
@@ -180,17 +178,26 @@ impl Tool for WebSearch {
         }
         let count = usize::try_from(results.unwrap_or(RESULTS).clamp(1, MOST)).unwrap_or(1);
         let mut failed = Vec::new();
+        let mut turns = TURNS;
         for (number, service) in self.services.iter().enumerate() {
             let name = service.name();
             if let Some(left) = self.rest(number) {
                 failed.push(format!("`{name}` takes no searches for {} s", left.as_secs() + 1));
                 continue;
             }
+            let began = Instant::now();
+            if timeout(turns, self.turn()).await.is_err() {
+                failed.push(format!(
+                    "`{name}` was not asked, since too many other searches wait for their turn"
+                ));
+                break;
+            }
+            turns = turns.saturating_sub(began.elapsed());
             match self.ask(&**service, query, count).await {
                 Ok(found) => return Ok(output(name, query, &found, &failed)),
                 Err(error) if error.kind() == ErrorKind::RateLimited => {
                     let rest = error.retry_after().unwrap_or(REST).min(LONGEST_REST);
-                    self.state().resting.insert(number, Instant::now() + rest);
+                    self.resting().insert(number, Instant::now() + rest);
                     failed.push(format!("`{name}` takes no searches for {} s", rest.as_secs().max(1)));
                 }
                 Err(error) => failed.push(format!("`{name}`: {}", error.message())),

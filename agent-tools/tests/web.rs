@@ -381,6 +381,7 @@ async fn attack_36_each_redirect_is_judged_before_it_is_followed() {
             "/circle" => "/circle".to_owned(),
             "/port" => format!("http://127.0.0.1:{elsewhere}/"),
             "/file" => "file:///etc/passwd".to_owned(),
+            "/data" => "data:text/plain,x".to_owned(),
             "/name" => format!("http://localhost:{elsewhere}/"),
             "/relative" => format!("//127.0.0.2:{elsewhere}/"),
             "/user" => format!("http://a:b@127.0.0.1:{elsewhere}/"),
@@ -396,7 +397,8 @@ async fn attack_36_each_redirect_is_judged_before_it_is_followed() {
     assert_eq!(aim.asked(), 1);
     for (path, reason) in [
         ("/circle", "more than 10 times"),
-        ("/file", "not encrypted"),
+        ("/file", "only http and https are followed"),
+        ("/data", "only http and https are followed"),
         ("/name", "redirects to another host: fetch `http://localhost"),
         ("/relative", "redirects to another host: fetch `http://127.0.0.2"),
         ("/user", "a user or a password"),

@@ -126,6 +126,12 @@ impl Client {
             let Some(target) = target(&url, answer.status, &answer.headers)? else {
                 return Ok((url, answer));
             };
+            if !matches!(target.scheme(), "http" | "https") {
+                return Err(ToolError::tell(format!(
+                    "`{url}` redirects to an address of `{}`, and only http and https are followed",
+                    target.scheme()
+                )));
+            }
             if target.scheme() != url.scheme() && target.scheme() != "https" {
                 return Err(ToolError::tell(format!(
                     "`{url}` redirects to `{target}`, which is not encrypted"

@@ -7,16 +7,15 @@ use entourage_core::{
     Error, ErrorKind, Result, SessionId,
     agent::Agent,
     event::{Envelope, Record},
-    run::{Outcome, RunContext, Task},
+    run::{Outcome, RunContext, Status, Task},
 };
 use entourage_runtime::Session;
 
 /// The likeness of two texts: greater is more alike, and 0 is not at all.
 pub(crate) type Likeness = Arc<dyn Fn(&str, &str) -> f64 + Send + Sync>;
 
-/// First and last wait for a session in which another process keeps a value. Each is twice the one before.
-const FIRST_WAIT: Duration = Duration::from_millis(25);
-const LAST_WAIT: Duration = Duration::from_millis(3_200);
+/// Longest wait for others that keep values. It outlasts the lease of a process that died while it kept one.
+const PATIENCE: Duration = Duration::from_secs(45);
 
 /// A session in which no agent works, and which holds values.
 #[derive(Clone)]
@@ -59,35 +58,33 @@ impl Shelf {
         }
     }
 
-    /// Keeps a value, by a run of the agent `keeper` with this prompt. While another process keeps one it waits, for
-    /// about 6 seconds at most.
+    /// Keeps a value, by a run of the agent `keeper` with this prompt. While others keep one, here or in another
+    /// process, it waits, for about 45 seconds at most.
+    ///
+    /// The prompt is never queued: only this process has the value, so nobody else could perform it.
     ///
     /// # Errors
-    /// Those of the run.
+    /// Those of the run. The value is then not kept, unless the store itself failed.
     pub(crate) async fn keep<T: Record + Clone>(
         &self,
         value: T,
         keeper: &'static str,
         prompt: String,
     ) -> Result<()> {
-        let mut wait = FIRST_WAIT;
-        loop {
-            let kept = self.session.start(Keeper(keeper, value.clone()), prompt.clone()).outcome().await;
-            match kept {
-                // One that lost the session midway may have kept the value: better twice than not at all.
-                Err(error) if is_taken(&error) && wait <= LAST_WAIT => {
-                    tokio::time::sleep(wait).await;
-                    wait *= 2;
-                }
-                kept => return kept.map(drop),
+        // A run that lost the session midway may have kept the value: better twice than not at all.
+        let kept = self.session.run_unqueued(Keeper(keeper, value), prompt, PATIENCE).await;
+        match kept {
+            Ok(outcome) if outcome.status == Status::Completed => Ok(()),
+            Ok(_) => {
+                Err(Error::new(ErrorKind::Cancelled, "nothing was kept: somebody stopped it; try again"))
             }
+            Err(error) if matches!(error.kind(), ErrorKind::Busy | ErrorKind::Conflict) => {
+                let text = format!("nothing was kept, try again later: {}", error.message());
+                Err(Error::new(error.kind(), text).caused_by(error))
+            }
+            Err(error) => Err(error),
         }
     }
-}
-
-/// True if another process works in the session just now.
-fn is_taken(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::Busy | ErrorKind::Conflict)
 }
 
 /// The agent of a run that records one value.

@@ -68,6 +68,8 @@ pub(crate) struct Live {
     state: Mutex<State>,
     /// Held only by work that ends without its caller.
     pub(crate) opening: AsyncMutex<()>,
+    /// Held by the run that is under way without a place in the queue, or waits to be.
+    pub(crate) turns: AsyncMutex<()>,
     /// Notified whenever a run ends and whenever a prompt leaves the queue.
     pub(crate) changed: Notify,
 }
@@ -94,8 +96,8 @@ impl State {
 impl Live {
     pub(crate) fn new(env: Arc<Env>, registry: Weak<Registry>, id: SessionId, new: bool) -> Self {
         let state = State { journal: None, new, queue: PromptQueue::default() };
-        let (state, opening) = (Mutex::new(state), AsyncMutex::new(()));
-        Self { env, registry, id, state, opening, changed: Notify::new() }
+        let (opening, turns) = (AsyncMutex::new(()), AsyncMutex::new(()));
+        Self { env, registry, id, state: Mutex::new(state), opening, turns, changed: Notify::new() }
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {

@@ -19,6 +19,7 @@ pub(crate) mod queue;
 mod rewind;
 pub(crate) mod runs;
 mod stop;
+mod unqueued;
 mod waiting;
 
 pub use form::AnswerForm;

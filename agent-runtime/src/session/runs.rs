@@ -149,7 +149,7 @@ impl Live {
     }
 
     /// Starts the task of the run that has just become the active one.
-    fn spawn(
+    pub(super) fn spawn(
         self: &Arc<Self>,
         entry: Entry,
         admission: Admission,

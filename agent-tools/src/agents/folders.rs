@@ -35,13 +35,24 @@ pub(super) fn read(user: &[PathBuf], project: Option<&(PathBuf, Vec<PathBuf>)>) 
             Ok(dir) => folder(&dir, &path, from_project, &mut found),
             // A list names folders that may be there.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => found.problems.push(format!(
-                "`{}` cannot be opened as a folder of agents: {error}; name one that can be read",
-                shown(&path)
-            )),
+            Err(error) => {
+                let text =
+                    format!("cannot be opened as a folder of agents: {error}; name one that can be read");
+                unread(&path, &text, &mut found);
+            }
         }
     }
     found
+}
+
+/// Notes the problem of a folder of which no agent was read. It may describe any agent of an earlier folder anew, so
+/// none of those holds.
+fn unread(path: &Path, text: &str, found: &mut FoundAgents) {
+    let path = shown(path);
+    for (name, agent) in &mut found.agents {
+        *agent = Err(format!("`{path}` may describe `{name}` anew, and {text}"));
+    }
+    found.problems.push(format!("`{path}` {text}"));
 }
 
 fn open(path: &Path) -> io::Result<Dir> {
@@ -60,17 +71,18 @@ fn folder(dir: &Dir, path: &Path, from_project: bool, found: &mut FoundAgents) {
     let names = match entries(dir, &mut { ENTRIES }) {
         Ok(Some(names)) => names,
         Ok(None) => {
-            let text = "has more than 1,000 entries, so no agent of it was read; split it";
-            return found.problems.push(format!("`{}` {text}", shown(path)));
+            return unread(path, "has more than 1,000 entries, so no agent of it was read; split it", found);
         }
         Err(error) => {
-            let text = format!("`{}` cannot be listed: {error}; change its permissions", shown(path));
-            return found.problems.push(text);
+            return unread(path, &format!("cannot be listed: {error}; change its permissions"), found);
         }
     };
     let names = names.into_iter().filter(|(_, kind)| !kind.is_dir());
     let names: Vec<_> = names.map(|(name, _)| name.to_string_lossy().into_owned()).collect();
     let mut here: BTreeMap<String, Result<AgentFile, String>> = BTreeMap::new();
+    // Those beyond the bound.
+    let mut over = BTreeMap::new();
+    let mut is_cut = false;
     for (file, stem, form) in names.iter().filter_map(|it| Form::of(it).map(|(stem, form)| (it, stem, form)))
     {
         let at = shown(&path.join(file));
@@ -79,12 +91,15 @@ fn folder(dir: &Dir, path: &Path, from_project: bool, found: &mut FoundAgents) {
             continue;
         }
         if here.len() >= AGENTS {
-            let text = format!(
-                "`{}` has more than {AGENTS} agents, so the others were not read; split it",
-                shown(path)
-            );
-            found.problems.push(text);
-            break;
+            let text = format!("has more than {AGENTS} agents, so the others were not read; split it");
+            if !std::mem::replace(&mut is_cut, true) {
+                found.problems.push(format!("`{}` {text}", shown(path)));
+            }
+            // It overrides one that was read all the same.
+            if here.contains_key(stem) || found.agents.contains_key(stem) {
+                over.insert(stem.to_owned(), Err(format!("`{at}` was not read: its folder {text}")));
+            }
+            continue;
         }
         let one = match here.contains_key(stem) {
             true => Err(format!("`{at}`: another file of this folder has the same name; keep one of them")),
@@ -93,7 +108,7 @@ fn folder(dir: &Dir, path: &Path, from_project: bool, found: &mut FoundAgents) {
         };
         here.insert(stem.to_owned(), one);
     }
-    found.agents.extend(here);
+    found.agents.extend(here.into_iter().chain(over));
 }
 
 fn file_of(

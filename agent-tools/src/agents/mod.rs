@@ -36,9 +36,11 @@ use serde_json::{Map, Value};
 /// - A name has at most 48 small letters, digits, `-` and `_`, and begins with a letter. A key `name` repeats it.
 /// - Files of a project override those of the user by name, and a later folder an earlier one of the same kind. A file
 ///   that cannot be read overrides too: its agent is then the problem, never another file. The same holds for two
-///   files of one name in a folder. `README.md`, hidden files, folders and other kinds of files are passed over.
-/// - A file has at most 64 KiB, a folder 1,000 entries and 200 agents. No link below a folder is followed, and nothing
-///   but a regular file is opened.
+///   files of one name in a folder, and for all agents of earlier folders where a folder is there and cannot be read.
+///   `README.md`, hidden files, folders and other kinds of files are passed over.
+/// - A file has at most 64 KiB, a folder 1,000 entries and 200 agents. One with more entries cannot be read; files
+///   beyond 200 agents cannot be read either, and override by their names. No link below a folder is followed, and
+///   nothing but a regular file is opened.
 /// - Front matter has lines `key: text` and lists of texts; tables need TOML. Characters that nobody sees are left out
 ///   of instructions and descriptions, and refused elsewhere. Line ends become `\n`.
 /// - The key `context` lists files whose text joins the instructions, see [`AgentFolders::complete`].

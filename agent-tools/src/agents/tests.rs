@@ -263,6 +263,49 @@ async fn attack_21_what_is_no_plain_file_of_fair_size_is_a_problem() {
 
 #[cfg(unix)]
 #[tokio::test]
+async fn ce05_a_folder_beyond_its_bounds_never_leaves_the_file_of_an_earlier_one() {
+    let tree = Tree::new();
+    for name in ["a000", "a199", "other", "zz"] {
+        tree.agent(&format!("user/{name}.md"), "The user's.");
+    }
+    for n in 0..200 {
+        tree.agent(&format!("project/many/a{n:03}.md"), "The project's.");
+    }
+    // Sorted by name: these are beyond the 200.
+    for name in ["a199.toml", "zz.md"] {
+        tree.write(&format!("project/many/{name}"), "instructions = 'x'");
+    }
+    for n in 0..1_001 {
+        tree.write(&format!("project/wide/{n}.txt"), "");
+    }
+    std::os::unix::fs::symlink(tree.at("user"), tree.at("project/link")).unwrap();
+    let read = async |folder: &str| {
+        let folders =
+            AgentFolders::new().with_user(tree.at("user")).with_project(tree.at("project"), [folder]);
+        folders.read().await.unwrap()
+    };
+    let many = read("many").await;
+    assert!(many.agents["a000"].as_ref().unwrap().from_project);
+    assert!(!many.agents["other"].as_ref().unwrap().from_project, "the project has none of this name");
+    for (name, file) in [("a199", "a199.toml"), ("zz", "zz.md")] {
+        let told = many.agents[name].as_ref().unwrap_err();
+        assert!(told.contains(file) && told.contains("more than 200 agents"), "{told}");
+    }
+    assert_eq!((many.agents.len(), many.problems.len()), (202, 1), "{:?}", many.problems);
+    for (folder, part) in [("wide", "more than 1,000 entries"), ("link", "cannot be opened")] {
+        let found = read(folder).await;
+        assert_eq!((found.agents.len(), found.problems.len()), (4, 1));
+        for (name, told) in &found.agents {
+            let told = told.as_ref().unwrap_err();
+            assert!(told.contains(&format!("may describe `{name}` anew")) && told.contains(part), "{told}");
+        }
+    }
+    let gone = read("gone").await;
+    assert!(gone.problems.is_empty() && gone.agents.values().all(Result::is_ok));
+}
+
+#[cfg(unix)]
+#[tokio::test]
 async fn ce05_context_files_of_a_project_are_texts_in_it() {
     let tree = Tree::new();
     tree.write("secret.md", "Secret.");

@@ -49,6 +49,11 @@ enum Found {
 }
 
 impl Current {
+    /// True if both are known to be one file, under two names.
+    pub(super) fn is_same_file(&self, other: &Self) -> bool {
+        self.stamp.is_of_same_file(&other.stamp)
+    }
+
     pub(super) fn bytes(&self) -> &[u8] {
         match &self.content {
             Found::Text(text) => text.as_bytes(),

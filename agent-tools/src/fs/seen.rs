@@ -34,6 +34,12 @@ impl Stamp {
         Self { len: metadata.len(), modified, identity: identity_of_entry(metadata) }
     }
 
+    /// True if both are known to be of one file, under whatever names.
+    pub(super) fn is_of_same_file(&self, other: &Self) -> bool {
+        let place = |it: &Self| it.identity.map(|(device, number, ..)| (device, number));
+        place(self).is_some() && place(self) == place(other)
+    }
+
     /// True if the content has not changed for so long that a change would show by these facts.
     pub(super) fn is_older_than(&self, age: Duration) -> bool {
         self.modified.is_some_and(|at| SystemTime::now().duration_since(at).is_ok_and(|it| it > age))

@@ -105,9 +105,11 @@ impl Workspace {
                 sight.start(&ws.place(path)?)?;
                 let prepared = prepared(&sight, path, stop, &parts)?;
                 prepared.check_size(&mut size)?;
-                Ok(prepared.changed)
+                Ok(prepared)
             });
             let all: Vec<_> = each.collect::<Result<_, ToolError>>()?;
+            check_apart(&all)?;
+            let all: Vec<_> = all.into_iter().map(|file| file.changed).collect();
             for (file, path) in Changed::shown(&all, shown).iter().zip(&paths) {
                 sight.saw(path.as_ref(), Known::Content(file.before));
             }
@@ -138,6 +140,7 @@ impl Workspace {
                 Ok(prepared)
             });
             let all: Vec<_> = each.collect::<Result<_, ToolError>>()?;
+            check_apart(&all)?;
             check_shown(&all, limits)?;
             for (number, file) in all.iter().enumerate() {
                 if let Err(error) = file.target.put(Some(&file.current), file.after.as_bytes()) {
@@ -175,6 +178,21 @@ fn prepared<'a>(
         after: digest_of(after.as_bytes()),
     };
     Ok(Prepared { target, path, current, after, changed })
+}
+
+/// Checks that no two of the files are one: to write one of its names changes what the other one is.
+fn check_apart(files: &[Prepared<'_>]) -> Result<(), ToolError> {
+    for (number, file) in files.iter().enumerate() {
+        let before = files.get(..number).unwrap_or_default();
+        if let Some(same) = before.iter().find(|other| other.current.is_same_file(&file.current)) {
+            return Err(ToolError::tell(format!(
+                "nothing was changed, since `{}` and `{}` are two names of one file (hard links); make them two files, \
+                 or change it by `edit`",
+                same.changed.name, file.changed.name
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Checks that a change is the one that the session and the approver were shown. Where that is not known any more, the

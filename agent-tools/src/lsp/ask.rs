@@ -101,6 +101,10 @@ fn refused(server: &str, failed: &Failed) -> ToolError {
             "the language server `{server}` did not answer within {} s; go on without it, or restart it by `lsp_restart`",
             TIME.as_secs()
         ),
+        Failed::Deep => format!(
+            "the answer of the language server `{server}` nests too deep to be read; ask for another place, or go on \
+             without it"
+        ),
     })
 }
 

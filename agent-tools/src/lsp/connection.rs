@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncWriteExt, BufWriter},
@@ -48,6 +49,8 @@ pub(super) enum Failed {
     Refused(i64, String),
     /// It did not answer in time.
     Late,
+    /// It answered, too deeply nested to be read.
+    Deep,
 }
 
 type Answer = Result<Value, Failed>;
@@ -191,10 +194,15 @@ impl Wire {
         }
     }
 
+    /// The one who waits for the answer of this id, who then waits no more.
+    fn asked(&self, id: &Value) -> Option<oneshot::Sender<Answer>> {
+        let id = id.as_i64().or_else(|| id.as_str().and_then(|id| id.parse().ok()));
+        id.and_then(|id| self.waiting().answers.remove(&id))
+    }
+
     /// Takes an answer. One to nobody is passed over.
     fn answered(&self, id: &Value, message: &mut Value) {
-        let id = id.as_i64().or_else(|| id.as_str().and_then(|id| id.parse().ok()));
-        let Some(answer) = id.and_then(|id| self.waiting().answers.remove(&id)) else { return };
+        let Some(answer) = self.asked(id) else { return };
         let result = match message.get("error").filter(|error| !error.is_null()) {
             Some(error) => {
                 let text = error.get("message").and_then(Value::as_str).unwrap_or("it gave no reason");
@@ -207,10 +215,25 @@ impl Wire {
         let _ = answer.send(result);
     }
 
+    /// Takes what can be read of a message that nests too deep. The server lives on: most often somebody asked about a
+    /// file that nests as deep. A notice is passed over.
+    fn take_head(&self, Head { id, method }: Head) {
+        match (id.filter(is_id), method) {
+            (Some(id), Some(_)) => self.send(&json!({ "jsonrpc": "2.0", "id": id,
+                "error": { "code": -32_600, "message": "the request nests too deep" } })),
+            (Some(id), None) => {
+                if let Some(answer) = self.asked(&id) {
+                    // The one who asked may be gone.
+                    let _ = answer.send(Err(Failed::Deep));
+                }
+            }
+            (None, _) => {}
+        }
+    }
+
     /// Takes a message of the server.
     fn take(self: &Arc<Self>, mut message: Value) {
-        let is_id = |id: &&Value| id.is_number() || id.as_str().is_some_and(|id| id.len() <= ID);
-        let id = message.get("id").filter(is_id).cloned();
+        let id = message.get("id").filter(|id| is_id(id)).cloned();
         let method = message.get("method").and_then(Value::as_str).map(str::to_owned);
         let params = message.get_mut("params").map(Value::take).unwrap_or_default();
         match (method, id) {
@@ -226,6 +249,30 @@ impl Wire {
             (None, Some(id)) => self.answered(&id, &mut message),
             (None, None) => {}
         }
+    }
+}
+
+/// True for what a server may name a request by.
+fn is_id(id: &Value) -> bool {
+    id.is_number() || id.as_str().is_some_and(|id| id.len() <= ID)
+}
+
+/// What is read of a message that nests too deep. The rest is passed over, which takes no stack.
+#[derive(Deserialize)]
+struct Head {
+    id: Option<Value>,
+    method: Option<String>,
+}
+
+/// A message, or the head of one that nests too deep. The error is the reason that there is neither.
+fn parsed(content: &[u8]) -> Result<Result<Value, Head>, &'static str> {
+    match serde_json::from_slice(content) {
+        Ok(message) => Ok(Ok(message)),
+        // Its reader names this reason by its text alone.
+        Err(error) if error.to_string().starts_with("recursion limit exceeded") => {
+            serde_json::from_slice(content).map(Err).map_err(|_| "it sent a message that nests too deep")
+        }
+        Err(_) => Err("it sent a message that is no JSON"),
     }
 }
 
@@ -283,16 +330,17 @@ async fn read(wire: Arc<Wire>, output: ChildStdout, mut ended: watch::Receiver<b
             Ok(content) => content,
             Err(reason) => break reason,
         };
-        let parsed = match content.len() < LARGE {
-            true => serde_json::from_slice(&content).ok(),
+        let read = match content.len() < LARGE {
+            true => parsed(&content),
             false => {
-                let parsed = tokio::task::spawn_blocking(move || serde_json::from_slice(&content).ok());
-                parsed.await.ok().flatten()
+                let read = tokio::task::spawn_blocking(move || parsed(&content)).await;
+                read.unwrap_or(Err("its message could not be read"))
             }
         };
-        match parsed {
-            Some(message) => wire.take(message),
-            None => break "it sent a message that is no JSON".to_owned(),
+        match read {
+            Ok(Ok(message)) => wire.take(message),
+            Ok(Err(head)) => wire.take_head(head),
+            Err(reason) => break reason.to_owned(),
         }
     };
     wire.end(&reason);

@@ -119,6 +119,7 @@ impl Live {
                 let reason = match failed {
                     Failed::Over(reason) => reason,
                     Failed::Refused(_, text) => text,
+                    Failed::Deep => "its first answer nests too deep to be read".to_owned(),
                     Failed::Late => format!("it was not ready within {} s", server.start_time.as_secs_f64()),
                 };
                 return Err(process.with_last_words(reason).await);

@@ -87,6 +87,12 @@ impl Fake {
         }
     }
 
+    /// Sends a message that nests deeper than what reads it goes.
+    fn nested(&self, before: &str, after: &str) {
+        let text = format!("{before}{}{}{after}", "[".repeat(200_000), "]".repeat(200_000));
+        self.raw(format!("Content-Length: {}\r\n\r\n{text}", text.len()).as_bytes());
+    }
+
     fn refuse(&self, id: &Value, code: i64, text: &str) {
         self.send(&json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": text}}));
     }
@@ -171,6 +177,7 @@ impl Fake {
             }
             "crashes_once" if self.lives() < 2 => std::process::exit(3),
             "garbage" => return self.raw(b"Content-Length: 5\r\n\r\nxxxxx"),
+            "deep_garbage" => return self.nested("{\"result\":", "x"),
             "no_frames" => return self.raw(&b"x".repeat(1 << 20)),
             "huge" => return self.raw(b"Content-Length: 99999999\r\n\r\n{}"),
             "old_version" => return self.publish(uri, Some(version - 1), &self.diagnostics("ERROR of old")),
@@ -334,6 +341,11 @@ impl Fake {
             _ if self.is("hangs") => self.note("asked", method),
             "textDocument/definition" | "textDocument/references" => self.answer(id, self.places(params)),
             "textDocument/rename" => self.answer(id, self.rename(params)),
+            "textDocument/documentSymbol" if self.is("deep") => {
+                self.nested("{\"method\":\"window/logMessage\",\"params\":", "}");
+                self.nested("{\"id\":\"q\",\"method\":\"workspace/configuration\",\"params\":", "}");
+                self.nested("{\"jsonrpc\":\"2.0\",\"result\":{\"children\":", &format!("}},\"id\":{id}}}"));
+            }
             "textDocument/documentSymbol" | "workspace/symbol" => {
                 let query = params["query"].as_str();
                 let asked = params["textDocument"]["uri"].as_str();

@@ -250,3 +250,15 @@ impl Approver for Asked {
         Ok(Decision::Allow)
     }
 }
+
+#[tokio::test]
+async fn ce02_two_names_of_one_file_are_told_and_neither_is_changed() {
+    let bench = bench("plain");
+    std::fs::hard_link(bench.root.join("b.fk"), bench.root.join("hard.fk")).unwrap();
+    for files in [None, Some(json!(["a.fk", "b.fk", "hard.fk"]))] {
+        let told = bench.call("lsp_rename", arguments(files)).await;
+        let part = "nothing was changed, since `b.fk` and `hard.fk` are two names of one file (hard links)";
+        assert!(told.contains(part), "{told}");
+        assert_eq!((now(&bench), bench.read("hard.fk").as_str()), (OLD.map(str::to_owned), OLD[1]));
+    }
+}

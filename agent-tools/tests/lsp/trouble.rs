@@ -65,7 +65,7 @@ async fn ce02_a_server_that_does_not_start_holds_no_call_beyond_its_limit() {
 
 #[tokio::test]
 async fn ce02_servers_that_misbehave_cost_their_diagnostics_alone() {
-    for manner in ["crashes", "garbage", "no_frames", "huge"] {
+    for manner in ["crashes", "garbage", "deep_garbage", "no_frames", "huge"] {
         let bench = Bench::new(manner);
         let result = bench.write("a.fk", "ERROR\n").await;
         assert!(result.starts_with("created `a.fk` with 1 line"), "{manner}: {result}");
@@ -76,6 +76,7 @@ async fn ce02_servers_that_misbehave_cost_their_diagnostics_alone() {
         let expected = match manner {
             "crashes" => "; it said: out of cheese",
             "garbage" => "a message that is no JSON",
+            "deep_garbage" => "a message that nests too deep",
             "no_frames" => "there is no header",
             _ => "more than 16 MiB",
         };
@@ -90,6 +91,20 @@ async fn ce02_servers_that_misbehave_cost_their_diagnostics_alone() {
     bench.write("a.fk", "").await;
     let state = bench.state().to_string();
     assert!(state.contains("it said: no licence for [31mthis machine"), "{state}");
+}
+
+#[tokio::test]
+async fn ce02_an_answer_that_nests_too_deep_costs_itself_alone() {
+    let bench = Bench::new("deep");
+    bench.write("a.fk", "fn one\nERROR\n").await;
+    let result = bench.call("lsp_symbols", json!({"path": "a.fk"})).await;
+    assert!(result.contains("nests too deep to be read; ask for another place"), "{result}");
+    // The same server goes on.
+    assert_eq!(bench.notes("started").len(), 1);
+    let result = bench.call("lsp_symbols", json!({"query": "one"})).await;
+    assert!(result.contains("one"), "{result}");
+    assert!(bench.call("lsp_diagnostics", json!({"path": "a.fk"})).await.contains("1 error"));
+    assert_eq!(bench.notes("started").len(), 1);
 }
 
 #[tokio::test]

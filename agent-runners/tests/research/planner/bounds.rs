@@ -99,7 +99,7 @@ async fn bo03_an_answer_that_broke_off_is_no_whole_one() {
         (FinishReason::ContentFilter, "Step 1 (Look at 1.), completed:\nSeen."),
         (FinishReason::Refusal, "Step 1 (Look at 1.), completed:\nSeen."),
     ] {
-        let half = Script::new().text("Half of it").finish(reason.clone());
+        let half = Script::new().text("Half of it").finish(reason);
         let planner_model = plans(steps([step(1, &[])])).step(half);
         let executor_model = looks().call("reply", reply("complete", "Seen."));
         let planner = builder(&planner_model, &executor_model).tools((view(),)).build().unwrap();

@@ -51,4 +51,4 @@ use crate::{SqlViews, sql_views::sql_views};
 /// Views over the records of planners: `planner_plans`, `planner_steps`, `planner_executions`, `planner_conversations`,
 /// `planner_messages` and `planner_agents`.
 pub const VIEWS: SqlViews =
-    sql_views!("planner", 1, ["plans", "steps", "executions", "conversations", "messages", "agents"]);
+    sql_views!("planner", 2, ["plans", "steps", "executions", "conversations", "messages", "agents"]);

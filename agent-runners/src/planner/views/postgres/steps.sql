@@ -2,12 +2,13 @@ WITH planned AS (
     SELECT plans.session, plans.run, plans.agent, plans.seq, plans.round, item.value AS step
     FROM planner_plans AS plans CROSS JOIN LATERAL jsonb_array_elements(event_list(event_json(plans.steps))) AS item (value)
 ),
--- A run executes one plan after the other, each in a run of the session below it.
+-- A run executes one plan after the other, each in a run of the session below it. One without steps asks for earlier ones.
 executed AS (
     SELECT events.session, events.run, json.body #>> '{above,run}' AS above,
            row_number() OVER (PARTITION BY events.session, json.body #>> '{above,run}' ORDER BY events.seq) AS round
     FROM events CROSS JOIN LATERAL (SELECT event_json(events.body) AS body OFFSET 0) AS json
     WHERE events.kind = 'run_started' AND events.session LIKE '%$$plan'
+        AND strpos((json.body -> 'prompt')::text, ',\"steps\":[],') = 0
 ),
 nodes AS (
     SELECT events.session, events.run, events.kind, events.at, json.body -> 'value' AS value,

@@ -4,11 +4,13 @@ WITH planned AS (
     FROM planner_plans AS plans,
          json_each(CASE json_type(plans.steps) WHEN 'array' THEN plans.steps END) AS item
 ),
--- A run executes one plan after the other, each in a run of the session below it.
+-- A run executes one plan after the other, each in a run of the session below it. One without steps asks for earlier ones.
 executed AS (
     SELECT session, run, above, row_number() OVER (PARTITION BY session, above ORDER BY seq) AS round
     FROM (SELECT session, run, seq, json_body -> 'above' ->> 'run' AS above
-          FROM events WHERE kind = 'run_started' AND session LIKE '%$$plan') AS runs
+          FROM events
+          WHERE kind = 'run_started' AND session LIKE '%$$plan'
+            AND instr(json_body -> 'prompt', ',\"steps\":[],') = 0) AS runs
 ),
 nodes AS (
     SELECT session, run, kind, at, json_body -> 'value' AS value, json_body -> 'value' ->> 'node' AS node

@@ -50,6 +50,7 @@ enum Found {
 
 impl Current {
     /// True if both are known to be one file, under two names.
+    #[cfg(feature = "lsp")]
     pub(super) fn is_same_file(&self, other: &Self) -> bool {
         self.stamp.is_of_same_file(&other.stamp)
     }

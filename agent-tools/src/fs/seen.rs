@@ -35,6 +35,7 @@ impl Stamp {
     }
 
     /// True if both are known to be of one file, under whatever names.
+    #[cfg(feature = "lsp")]
     pub(super) fn is_of_same_file(&self, other: &Self) -> bool {
         let place = |it: &Self| it.identity.map(|(device, number, ..)| (device, number));
         place(self).is_some() && place(self) == place(other)

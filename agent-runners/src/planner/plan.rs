@@ -29,8 +29,8 @@ const QUESTION: usize = 2_000;
 /// Most characters of a step's type.
 const KIND: usize = 60;
 
-/// Greatest number of a step in the first plan of a run. Each plan after it has as many more, so that there is room for
-/// its numbers whatever those before were.
+/// Greatest number of a step in the first plan for a request. A plan after it has as many more than the greatest one
+/// before, so that there is room for its numbers whatever those were.
 const NUMBER: u32 = 1_000_000;
 
 /// A step of a plan.
@@ -85,8 +85,8 @@ pub(super) struct Rules<'a> {
     pub(super) done: &'a BTreeSet<u32>,
     /// True if the planner has tried to find out what it asks the user.
     pub(super) looked: bool,
-    /// Number of the plan in its run, from 1.
-    pub(super) round: u32,
+    /// Greatest number of a step of the plans before; 0 without one.
+    pub(super) highest: u32,
 }
 
 impl Draft {
@@ -201,7 +201,7 @@ impl PlannedStep {
         if number == 0 {
             problem("has no number; count from 1".to_owned());
         }
-        let most = NUMBER.saturating_mul(rules.round);
+        let most = NUMBER.saturating_add(rules.highest);
         if number > most {
             problem(format!("has a number of more than {most}; use smaller ones"));
         }
@@ -304,7 +304,7 @@ mod tests {
             agents: [&executor, &planner],
             done: &done.iter().copied().collect(),
             looked,
-            round: 1,
+            highest: 0,
         };
         ask(&rules)
     }

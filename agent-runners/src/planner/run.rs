@@ -102,15 +102,15 @@ impl Agent for Planner {
 
     async fn run(&self, task: Task, cx: &RunContext) -> Result<Outcome> {
         cx.effects().check()?;
-        let goes_on = asked_before(&cx.history());
-        let place = cx.read(|state| state.run().map(|run| run.messages_before)).unwrap_or_default();
-        let mut drive = Drive { planner: &self.0, cx, runs: 0, looked: goes_on, marked: false, place };
-        let goal = request(&cx.history(), &task.prompt);
-        let after = cx.read(|state| {
-            let ended = state.ended()?;
-            let has_none = matches!(ended.end.outcome.status, Status::Failed(_) | Status::Cancelled);
-            has_none.then_some(ended.messages_before)
+        let history = cx.history();
+        let (goes_on, goal) = (asked_before(&history), request(&history, &task.prompt));
+        let (place, after) = cx.read(|state| {
+            let has_none = |end: &Outcome| matches!(end.status, Status::Failed(_) | Status::Cancelled);
+            let before = state.ended().filter(|ended| has_none(&ended.end.outcome));
+            let place = state.run().map(|run| run.messages_before).unwrap_or_default();
+            (place, before.map(|ended| ended.messages_before))
         });
+        let mut drive = Drive { planner: &self.0, cx, runs: 0, looked: goes_on, marked: false, place };
         // Before anything else, so that the next run finds its way here if this one fails too.
         let earlier = match goes_on || after.is_some() {
             true => drive.earlier(&goal, after).await?,
@@ -195,7 +195,8 @@ impl Drive<'_> {
         let (mut done, mut undone) = parted(earlier);
         let mut ask = files.fold(Message::user(ask), Message::with);
         for round in 1..=self.planner.max_replans.saturating_add(1) {
-            let draft = match self.draft(round, &goal, ask, &done).await {
+            let highest = done.iter().chain(&undone).map(|step| step.number).max().unwrap_or_default();
+            let draft = match self.draft(highest, &goal, ask, &done).await {
                 Ok(draft) => draft,
                 // What is done is answered from, whatever became of the rest.
                 Err(error)
@@ -237,7 +238,7 @@ impl Drive<'_> {
     /// Returns the plan that the planner makes, which has one attempt more if the first cannot run.
     async fn draft(
         &mut self,
-        round: u32,
+        highest: u32,
         goal: &str,
         mut ask: Message,
         done: &[StepReport],
@@ -248,7 +249,7 @@ impl Drive<'_> {
             let outcome = self.turn(Part::Steps, ask, None).await?;
             // One model call gives the plan; any other called a tool.
             self.looked |= outcome.steps > 1;
-            let (kind, problem) = match self.read_draft(&outcome, &self.rules(round, &done))? {
+            let (kind, problem) = match self.read_draft(&outcome, &self.rules(highest, &done))? {
                 Ok(draft) => return Ok(draft),
                 Err(problem) => problem,
             };
@@ -310,7 +311,7 @@ impl Drive<'_> {
         }
     }
 
-    fn rules<'a>(&'a self, round: u32, done: &'a BTreeSet<u32>) -> Rules<'a> {
+    fn rules<'a>(&'a self, highest: u32, done: &'a BTreeSet<u32>) -> Rules<'a> {
         let planner = self.planner;
         Rules {
             tools: &planner.tools,
@@ -319,7 +320,7 @@ impl Drive<'_> {
             agents: planner.execution.agents(),
             done,
             looked: self.looked,
-            round,
+            highest,
         }
     }
 

@@ -74,7 +74,7 @@ async fn bo06_the_planner_that_answers_a_question_knows_the_step() {
     );
 }
 
-/// What was done before the user was asked is not asked for again, and is at hand for what comes after.
+/// Steps that were done before the user was asked are not asked for again, and those after them get their results.
 #[tokio::test(start_paused = true)]
 async fn bo13_a_plan_after_questions_keeps_what_earlier_plans_did() {
     let planner_model = plans(steps([step(1, &[]), step(2, &[1])]))
@@ -132,6 +132,24 @@ async fn bo13_a_prompt_after_a_run_that_failed_goes_on_with_the_request() {
         assert!(asked.contains(words), "{words}: {asked}");
     }
     assert!(told(&planner_model, 6).contains("Paid."));
+}
+
+/// The numbers of a plan in a later run have room above those before, whatever these were.
+#[tokio::test(start_paused = true)]
+async fn bo13_a_plan_after_questions_has_room_for_its_numbers() {
+    let planner_model = plans(steps([step(1_000_000, &[])]))
+        .call("view", json!({}))
+        .call("final_answer", json!({"questions": ["Which one?"]}))
+        .call("final_answer", steps([step(1_000_001, &[])]))
+        .text("Done.");
+    let executor_model =
+        looks().call("reply", reply("error", "Two of them.")).call("reply", reply("complete", "Seen."));
+    let planner = builder(&planner_model, &executor_model).tools((view(),)).max_replans(1).build().unwrap();
+    let session = runtime().session();
+    session.start(&planner, REQUEST).outcome().await.unwrap();
+    let outcome = session.start(&planner, "The old one.").outcome().await.unwrap();
+    assert!(told(&planner_model, 3).contains("Number the new steps from 1000001."));
+    assert_eq!((outcome.status, outcome.text.as_str()), (Status::Completed, "Done."));
 }
 
 /// A run that failed after a part of its plan leaves that to the next ones, though one of them fails at once.

@@ -190,7 +190,7 @@ struct Scan {
     digits: usize,
     exponent: Option<usize>,
     flaw: Option<Flaw>,
-    /// What was written, if it is wanted.
+    /// The bytes that were written, if they are wanted.
     kept: Option<Vec<u8>>,
 }
 

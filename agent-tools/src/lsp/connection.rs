@@ -257,7 +257,7 @@ fn is_id(id: &Value) -> bool {
     id.is_number() || id.as_str().is_some_and(|id| id.len() <= ID)
 }
 
-/// What is read of a message that nests too deep. The rest is passed over, which takes no stack.
+/// The parts that are read of a message that nests too deep. The rest is passed over, which takes no stack.
 #[derive(Deserialize)]
 struct Head {
     id: Option<Value>,

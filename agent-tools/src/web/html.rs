@@ -98,7 +98,7 @@ pub(super) async fn links(readers: &Readers, html: String) -> Result<Vec<Link>, 
     .await
 }
 
-/// What `show` makes of a page: of its tree, its bytes, and what is gone when nobody waits any more.
+/// Returns the result of `show` for a page. It gets the tree, the bytes, and a reference that dies when nobody waits.
 async fn on_thread<T: Send + 'static>(
     readers: &Readers,
     html: String,
@@ -166,7 +166,7 @@ fn is_within_bounds(document: &Node, bytes: usize) -> bool {
     Count { nodes: NODES, copies: most_copied(bytes) }.takes(document, 0)
 }
 
-/// What a tree may still hold: nodes, and bytes of text times their depth, since each element copies what is in it.
+/// The room that a tree has left: nodes, and bytes of text times their depth, since each element copies what is in it.
 struct Count {
     nodes: usize,
     copies: usize,

@@ -113,7 +113,7 @@ pub(super) fn markdown(tree: &Handle, bytes: usize, waits: &Weak<()>) -> Option<
     (!meter.is_over()).then_some(text)
 }
 
-/// What a conversion may still make. One thread uses it: it is atomic since htmd asks for that.
+/// The room that a conversion has left. One thread uses it: it is atomic since htmd asks for that.
 struct Meter {
     waits: Weak<()>,
     longest: usize,
@@ -138,8 +138,8 @@ impl Meter {
         self.is_spent.load(Relaxed) || self.waits.strong_count() == 0
     }
 
-    /// What an element becomes: nothing when all is over before or after it is made. No handler makes more than a few
-    /// times of what its children became, so that it may be counted when it is there.
+    /// Returns the text of an element: nothing when all is over before or after it is made. No handler makes more than
+    /// a few times of what its children became, so that it may be counted when it is there.
     fn made(&self, makes: impl FnOnce() -> Option<HandlerResult>) -> Option<HandlerResult> {
         if self.is_over() {
             return None;
@@ -396,7 +396,7 @@ mod tests {
         HtmlToMarkdown::new().html_to_tree(html).unwrap()
     }
 
-    /// What a page becomes on a thread like those of the readers.
+    /// Converts a page on a thread like those of the readers.
     fn ours(html: &str) -> Option<String> {
         let waits = Arc::new(());
         let works = || markdown(&tree(html), html.len(), &Arc::downgrade(&waits));

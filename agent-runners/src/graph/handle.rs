@@ -116,7 +116,8 @@ impl<T: Output> Handle<T> {
     /// limit.
     ///
     /// The time starts anew when the attempt continues after a restart or a pause: time in which no process worked on
-    /// it, or in which it waited for an answer, says nothing about the attempt.
+    /// it, or in which it waited for an answer, says nothing about the attempt. Nor does the time count in which an
+    /// approver is asked about what its agent does.
     pub fn timeout(self, limit: Duration) -> Self {
         self.edit(|node| node.timeout = Some(limit))
     }

@@ -14,7 +14,11 @@ use entourage_core::{
     run::{Delegate, Observation, RunContext, Status},
     session::SessionState,
 };
-use tokio::{runtime::Handle, sync::watch};
+use tokio::{
+    runtime::Handle,
+    sync::watch,
+    time::{Instant, sleep},
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -22,7 +26,7 @@ use crate::{
         child::{Below, ChildEnd, Kept, Turn, check_found, known_end, open_kept, run_child, seated},
         pool::{Number, Pool, Seat, refusal, too_many},
     },
-    effects::{site::Site, subtree::Subtree},
+    effects::{site::Site, stopwatch::Stopwatch, subtree::Subtree},
     permission::reads_unasked,
     run::{
         execute::Within,
@@ -48,7 +52,7 @@ impl LocalEffects {
         self.site.commit().await?;
         let child = delegate.child.clone();
         let held = Held::new(cx, &delegate);
-        let Held { cancel, subtree } = held.clone();
+        let Held { cancel, subtree, .. } = held.clone();
         let end = match seat {
             Some(seat) => {
                 let until_dropped = cancel.drop_guard();
@@ -187,12 +191,12 @@ impl LocalEffects {
                     Ok(Some(end)) => break Ok(end),
                     Err(error) => break Err(error),
                 }
-                let (limit, held) = (delegate.limit, held.clone().apart(&site, delegate.limit));
-                let cancel = held.cancel.clone();
+                let held = held.clone().apart(&site, delegate.limit);
+                let (limit, cancel, clock) = (delegate.limit, held.cancel.clone(), held.clock.clone());
                 // Pinned here, since a function keeps a future that it is given twice.
                 let run =
                     pin!(begin(&cx, &site, &journal, (*delegate).clone(), held, pool.clone(), unseated));
-                let end = within(limit, cancel, run).await;
+                let end = within(limit, cancel, clock, run).await;
                 if let Err(error) = &end
                     && journal.came_second()
                 {
@@ -226,35 +230,50 @@ struct Held {
     cancel: CancellationToken,
     /// Counter of the model calls of the child and all below it.
     subtree: Option<Arc<Subtree>>,
+    /// The clock of the time limits that the child is under.
+    clock: Option<Arc<Stopwatch>>,
 }
 
 impl Held {
     fn new(cx: &RunContext, delegate: &Delegate) -> Self {
         let cancel = delegate.cancel.clone().unwrap_or_else(|| cx.cancellation().child_token());
-        Self { cancel, subtree: delegate.counted.then(Arc::default) }
+        Self { cancel, subtree: delegate.counted.then(Arc::default), clock: None }
     }
 
-    /// Returns the same with a token of its own for the time limit, if there is one: whoever gave the token sees that
+    /// Returns the same with a token and a clock of its own for the time limit, if there is one: whoever gave the token sees that
     /// it did not cancel. Where something is stored, the run may be tried again, and its end cancels the token.
     fn apart(mut self, site: &Site, limit: Option<Duration>) -> Self {
         if limit.is_some() || site.env.store.is_some() {
             self.cancel = self.cancel.child_token();
         }
+        let clock = site.clock_of_children();
+        self.clock = match limit {
+            Some(_) => clock.map(|clock| Stopwatch::below(Some(clock))),
+            None => clock.cloned(),
+        };
         self
     }
 }
 
-/// Waits for the run's end. Cancels it at its time limit, and waits until it has unwound.
+/// Waits for the run's end. Cancels it at its time limit, for which `clock` was made, and waits until it has unwound.
 async fn within<T>(
     limit: Option<Duration>,
     cancel: CancellationToken,
+    clock: Option<Arc<Stopwatch>>,
     mut run: Pin<&mut impl Future<Output = T>>,
 ) -> T {
     if let Some(limit) = limit {
+        let passed = async {
+            let began = Instant::now();
+            sleep(limit).await;
+            if let Some(clock) = &clock {
+                Box::pin(clock.has_run(limit, began, Duration::ZERO)).await;
+            }
+        };
         tokio::select! {
             biased;
             ended = &mut run => return ended,
-            () = tokio::time::sleep(limit) => cancel.cancel(),
+            () = passed => cancel.cancel(),
         }
     }
     run.await
@@ -271,7 +290,7 @@ fn begin(
     unseated: bool,
 ) -> impl Future<Output = Result<ChildEnd>> + Send + use<> {
     let Delegate { spawn, run, opening, cancel: given, .. } = delegate;
-    let Held { cancel, subtree } = held;
+    let Held { cancel, subtree, clock } = held;
     if let (Some(subtree), Some(above)) = (&subtree, &site.subtree) {
         subtree.put_below(above);
     }
@@ -293,6 +312,7 @@ fn begin(
         pool: Some(pool),
         unseated,
         subtree: subtree.or_else(|| site.subtree.clone()),
+        clock,
         root: Some(Arc::clone(&site.root)),
         above: site.journal.as_above(site.origin.run),
         labels: site.read(SessionState::labels),

@@ -5,6 +5,7 @@ pub(crate) mod compaction;
 pub(crate) mod model_call;
 pub(crate) mod site;
 pub(crate) mod snapshot;
+pub(crate) mod stopwatch;
 pub(crate) mod subtree;
 pub(crate) mod tool_ask;
 pub(crate) mod tool_bound;

@@ -28,7 +28,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     deps::Deps,
-    effects::{asked::Newest, snapshot::RootRun, subtree::Subtree},
+    effects::{
+        asked::Newest,
+        snapshot::RootRun,
+        stopwatch::{Stopped, Stopwatch},
+        subtree::Subtree,
+    },
     env::Env,
     session::{
         delivery::emit::Emitter,
@@ -62,6 +67,10 @@ pub(crate) struct Site {
     pub(crate) todos: TodoList,
     /// Counter of its model calls; `None` when nobody needs it.
     pub(crate) subtree: Option<Arc<Subtree>>,
+    /// The clock of the time limits that the run is under.
+    pub(crate) clock: Option<Arc<Stopwatch>>,
+    /// The clock of the limits of its calls, which questions of its children stop; unset until there is a child.
+    clock_of_calls: OnceLock<Arc<Stopwatch>>,
     /// The program's values for its agents and tools.
     pub(crate) deps: Deps,
     /// The root's run that this one is, or is below.
@@ -92,6 +101,8 @@ impl Site {
             journal,
             emitter,
             subtree: None,
+            clock: None,
+            clock_of_calls: OnceLock::new(),
             deps: Deps::default(),
             life: Life::default(),
             reads_unasked: false,
@@ -100,6 +111,22 @@ impl Site {
             loose: AtomicU64::default(),
             lost: OnceLock::new(),
         }
+    }
+
+    /// Returns the clock that the questions of its children stop; `None` where nobody is asked.
+    pub(crate) fn clock_of_children(&self) -> Option<&Arc<Stopwatch>> {
+        self.env.approver.as_ref()?;
+        Some(self.clock_of_calls.get_or_init(|| Stopwatch::below(self.clock.as_ref())))
+    }
+
+    /// Returns the clock of the time limits of its calls, if anything can stop it.
+    pub(super) fn clock_of_calls(&self) -> Option<&Stopwatch> {
+        self.clock_of_calls.get().map(|clock| &**clock)
+    }
+
+    /// Stops the clocks of the limits that the run is under, until the returned guard is dropped: somebody is asked.
+    pub(super) fn stop_clocks(&self) -> Option<Stopped> {
+        self.clock.as_ref().map(Stopwatch::stop)
     }
 
     /// Records that the session reads text of these labels, unless it did before.

@@ -143,7 +143,10 @@ pub(super) fn soonest(site: &Site, pause: Pause) -> Pause {
 /// refusal; without an approver the decision is `Later`.
 async fn decide(site: &Site, request: &ApprovalRequest) -> Decision {
     let Some(approver) = &site.env.approver else { return Decision::Later };
-    let (decision, failure) = match Caught::new(|| approver.decide(request)).await {
+    let stopped = site.stop_clocks();
+    let decided = Caught::new(|| approver.decide(request)).await;
+    drop(stopped);
+    let (decision, failure) = match decided {
         Ok(Ok(decision)) => (shortened(decision), None),
         Ok(Err(error)) => (Decision::Deny, Some(error.to_string())),
         Err(panic) => (Decision::Deny, Some(format!("the approver panicked: {panic}"))),

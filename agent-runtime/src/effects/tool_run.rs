@@ -16,7 +16,10 @@ use entourage_core::{
     tool::{Footprint, Labels, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput},
 };
 use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
-use tokio::task::coop::unconstrained;
+use tokio::{
+    task::coop::unconstrained,
+    time::{Instant, sleep},
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -24,6 +27,7 @@ use crate::{
     effects::{
         site::Site,
         snapshot::RootRun,
+        stopwatch::Stopwatch,
         tool_bound,
         tool_judge::Open,
         tool_layers::{self, Held, has_layers},
@@ -160,8 +164,8 @@ pub(super) fn run_tool<'c>(
             false => (**tool).call(input, &context),
         });
         let done = match over {
-            None => Some(in_time(limit, run).await),
-            Some(over) => Box::pin(over.run_until_cancelled_owned(in_time(limit, run))).await,
+            None => Some(in_time(site, limit, run).await),
+            Some(over) => Box::pin(over.run_until_cancelled_owned(in_time(site, limit, run))).await,
         };
         let result = checked(done, limit);
         let labels = tool.spec().labels_of(context.footprint()) | Labels::from_bits_retain(read.into_inner());
@@ -187,17 +191,26 @@ fn checked(
     }
 }
 
-/// Returns the output of `work`; `None` when it takes longer than `limit`. The timer is made only once there is
-/// something to wait for.
-async fn in_time<F: Future + Unpin>(limit: Duration, mut work: F) -> Option<F::Output> {
+/// Returns the output of `work`; `None` when it takes longer than `limit`, without the time in which somebody is asked
+/// about what an agent does that it runs. The timer is made only once there is something to wait for.
+async fn in_time<F: Future + Unpin>(site: &Site, limit: Duration, mut work: F) -> Option<F::Output> {
     let mut timer = None;
     poll_fn(|task| {
         if let Poll::Ready(done) = work.poll_unpin(task) {
             return Poll::Ready(Some(done));
         }
         // Work that uses up its task's budget with each poll does not keep it from being stopped.
-        let timer = timer.get_or_insert_with(|| Box::pin(unconstrained(tokio::time::sleep(limit))));
+        let timer = timer.get_or_insert_with(|| Box::pin(unconstrained(passed(site, limit))));
         timer.as_mut().poll(task).map(|()| None)
     })
     .await
+}
+
+async fn passed(site: &Site, limit: Duration) {
+    let (began, before) = (Instant::now(), site.clock_of_calls().map(Stopwatch::stood));
+    sleep(limit).await;
+    // Only then: most calls end in time, and most runs have no clock that stands still.
+    if let Some(clock) = site.clock_of_calls() {
+        Box::pin(clock.has_run(limit, began, before.unwrap_or_default())).await;
+    }
 }

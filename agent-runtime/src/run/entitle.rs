@@ -74,6 +74,7 @@ async fn entitle(
         pool: None,
         unseated: false,
         subtree: None,
+        clock: None,
         root: None,
         above: journal.as_above(origin.run),
         labels: journal.read(SessionState::labels),

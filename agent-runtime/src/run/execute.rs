@@ -27,6 +27,7 @@ use crate::{
     effects::{
         site::{Given, Site, TodoList},
         snapshot::RootRun,
+        stopwatch::Stopwatch,
         subtree::Subtree,
     },
     env::Env,
@@ -87,6 +88,8 @@ pub(crate) struct Within {
     pub(crate) unseated: bool,
     /// Counter of its model calls.
     pub(crate) subtree: Option<Arc<Subtree>>,
+    /// The clock of the time limits that it is under.
+    pub(crate) clock: Option<Arc<Stopwatch>>,
     /// The run of the root; `None` for a root.
     pub(crate) root: Option<Arc<RootRun>>,
     /// The run above; `None` for a root.
@@ -230,7 +233,8 @@ impl Admitted {
             budget: budget::open(task.budget, spent, within.budget, &origin.agent),
         };
         let mut site = Site::new(env, journal, origin, within.emitter);
-        (site.subtree, site.deps, site.reads_unasked) = (within.subtree, within.deps, within.reads_unasked);
+        (site.subtree, site.clock) = (within.subtree, within.clock);
+        (site.deps, site.reads_unasked) = (within.deps, within.reads_unasked);
         if let Some(root) = within.root {
             site.root = root;
         }

@@ -224,6 +224,7 @@ impl Live {
             pool: None,
             unseated: false,
             subtree: None,
+            clock: None,
             root: None,
             above: None,
             labels: Labels::empty(),

@@ -101,6 +101,7 @@ mod run_budget_open;
 mod run_budget_time;
 mod scheduling;
 mod scope;
+mod slow_answers;
 mod spans;
 mod stood_still;
 mod stopped;

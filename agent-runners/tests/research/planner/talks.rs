@@ -2,14 +2,17 @@
 
 use std::time::Duration;
 
+use async_trait::async_trait;
 use entourage_core::{
-    ErrorKind,
+    ErrorKind, Result,
     message::Role,
+    permission::{ApprovalRequest, Approver, Decision},
     provider::FinishReason,
     run::{Outcome, Status, StopReason},
 };
 use entourage_runners::planner::{ConversationLimits, Planner, StepMessageKind};
-use entourage_testkit::{FakeTool, Script, ScriptedProvider};
+use entourage_runtime::permission::Policy;
+use entourage_testkit::{self as testkit, FakeTool, Script, ScriptedProvider};
 use serde_json::json;
 
 use super::{REQUEST, builder, looks, messages, plans, reply, run, step, steps, view};
@@ -107,6 +110,29 @@ async fn bo07_a_turn_takes_60_seconds_at_most() {
     assert_eq!(reason(&outcome), "a turn of the executor took longer than 60s");
     assert!((60..61).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
     assert_eq!(messages(&events).last().unwrap().kind, StepMessageKind::Error);
+}
+
+/// An approver that takes ten minutes.
+#[derive(Debug)]
+struct Slow;
+
+#[async_trait]
+impl Approver for Slow {
+    async fn decide(&self, _: &ApprovalRequest) -> Result<Decision> {
+        tokio::time::sleep(Duration::from_secs(600)).await;
+        Ok(Decision::Allow)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn bo07_the_time_of_a_person_does_not_count_in_a_turn() {
+    let planner_model = plans(steps([step(1, &[])])).text("Done.");
+    let executor_model = looks().call("view", json!({})).call("reply", reply("complete", "Seen."));
+    let began = tokio::time::Instant::now();
+    let planner = one_step(&planner_model, &executor_model, view(), ConversationLimits::default());
+    let runtime = testkit::runtime().policy(Policy::allow_all().ask("view")).approver(Slow).build();
+    let outcome = runtime.session().start(&planner, REQUEST).outcome().await.unwrap();
+    assert_eq!((outcome.text.as_str(), began.elapsed().as_secs()), ("Done.", 600));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,116 @@
+//! Time that a person takes to answer: it counts in no limit of what the person is asked about.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use entourage_core::{
+    Result,
+    agent::Agent,
+    permission::{ApprovalRequest, Approver, Decision},
+    run::{Status, StopReason},
+};
+use entourage_runners::{AgentTool, IntoTools, ReactAgent, graph::TaskGraph};
+use entourage_runtime::{Runtime, permission::Policy};
+use entourage_testkit::{self as testkit, FakeTool, ScriptedProvider};
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+
+use crate::common::results;
+
+/// An approver that takes this long, and allows the call.
+#[derive(Debug)]
+struct Slow(Duration);
+
+#[async_trait]
+impl Approver for Slow {
+    async fn decide(&self, _: &ApprovalRequest) -> Result<Decision> {
+        sleep(self.0).await;
+        Ok(Decision::Allow)
+    }
+}
+
+const fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// A runtime whose approver takes 1,000 seconds for each call of `asked`.
+fn runtime() -> Runtime {
+    testkit::runtime().policy(Policy::allow_all().ask("asked")).approver(Slow(seconds(1_000))).build()
+}
+
+fn calls(tool: &str) -> ScriptedProvider {
+    ScriptedProvider::new().call(tool, json!({}))
+}
+
+fn agent_call() -> ScriptedProvider {
+    ScriptedProvider::new().call("agent", json!({"prompt": "Look."}))
+}
+
+/// An agent of this name with these tools.
+fn helper<Form>(name: &str, model: &ScriptedProvider, tools: impl IntoTools<Form>) -> ReactAgent {
+    ReactAgent::builder(name, model.model()).tools(tools).build().unwrap()
+}
+
+fn within(limit: Duration, agent: ReactAgent) -> AgentTool {
+    AgentTool::new(agent).with_timeout(limit)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_runs_an_agent_is_not_late_while_somebody_is_asked_below() {
+    let asked = FakeTool::new("asked").taking(seconds(7));
+    let hangs = FakeTool::new("hangs").timeout(seconds(100_000)).hanging();
+    for (model, told, took) in [
+        (calls("asked").call("asked", json!({})).text("Looked."), "Looked.", 2_014),
+        // The agent's own time does count: 7 s of the first call, and 13 s of the second.
+        (calls("asked").call("hangs", json!({})), "the call took longer than 20 s and was stopped", 1_020),
+    ] {
+        let leaf = helper("leaf", &model, (asked.clone(), hangs.clone()));
+        let middle_model = agent_call().text("The middle one.");
+        let middle = helper("middle", &middle_model, (within(seconds(20), leaf),));
+        // The limits of two calls stand still.
+        let lead_model = agent_call().text("Done.");
+        let lead = helper("lead", &lead_model, (within(seconds(30), middle),));
+        let start = Instant::now();
+        let outcome = runtime().session().start(&lead, "Go").outcome().await.unwrap();
+        assert_eq!((outcome.text.as_str(), start.elapsed().as_secs()), ("Done.", took));
+        assert_eq!(results(middle_model.requests()[1].messages.last().unwrap()), [told]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_is_not_late_while_somebody_is_asked_in_it_and_others_are() {
+    let (asked, hangs) = (FakeTool::new("asked"), FakeTool::new("hangs").hanging());
+    let graph = TaskGraph::builder("graph");
+    let asks = ("asks", calls("asked").text("Seen."));
+    let waits = ("waits", calls("hangs"));
+    let both = ("both", calls("asked").call("hangs", json!({})));
+    for (name, model) in [&asks, &waits, &both] {
+        let agent = helper(name, model, (asked.clone(), hangs.clone()));
+        graph.agent(agent.name(), &agent, "Look.").timeout(seconds(5));
+    }
+    let (graph, start) = (graph.build().unwrap(), Instant::now());
+    let run = runtime().session().start(&graph, "Go");
+    let outcome = run.outcome().await.unwrap();
+    let Status::Stopped(StopReason::Tasks { failed, .. }) = &outcome.status else { panic!("{outcome:?}") };
+    let failed: Vec<_> = failed.iter().map(|it| (&*it.task, &*it.error)).collect();
+    let late = "the attempt took longer than 5s and was stopped";
+    assert_eq!(failed, [("waits", late), ("both", late)]);
+    assert_eq!(start.elapsed().as_secs(), 1_005);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_whose_agent_is_asked_about_can_be_cancelled_all_the_same() {
+    let graph = TaskGraph::builder("graph");
+    let model = calls("asked");
+    let asks = helper("asks", &model, (FakeTool::new("asked"),));
+    graph.agent("asks", &asks, "Look.").timeout(seconds(5));
+    let (graph, start) = (graph.build().unwrap(), Instant::now());
+    let session = runtime().session();
+    let run = session.start(&graph, "Go");
+    let cancel = async {
+        sleep(seconds(500)).await;
+        session.cancel();
+    };
+    let (outcome, ()) = tokio::join!(run.outcome(), cancel);
+    assert_eq!((outcome.unwrap().status, start.elapsed().as_secs()), (Status::Cancelled, 500));
+}

@@ -8,11 +8,11 @@ use entourage_core::{
     event::Recorded,
     permission::Scope,
     provider::Size,
-    run::{Outcome, Task},
+    run::{Outcome, RunContext, Task},
 };
 use futures_util::future::BoxFuture;
 
-use super::{Inputs, NodeValue};
+use super::{Inputs, NodeEnd, NodeValue};
 
 /// A node of a graph.
 #[derive(Clone)]
@@ -116,6 +116,8 @@ pub(crate) struct Attempting<'a> {
     pub(crate) agent: &'a str,
     /// Its session.
     pub(crate) child: &'a SessionId,
+    /// Context of the graph's run.
+    pub(crate) cx: &'a RunContext,
 }
 
 /// What goes on beside the nodes of a run: it records values of its own in the graph's session.
@@ -131,6 +133,12 @@ pub(crate) trait Beside: Send + Sync {
     /// # Errors
     /// An error fails the attempt.
     fn brief(&self, task: Task, attempt: Attempting<'_>) -> Result<Task>;
+
+    /// Takes note of the end of an attempt at a node, before that is recorded. It may be told the same again after a
+    /// resume.
+    fn ended(&self, cx: &RunContext, node: &str, end: &NodeEnd) {
+        let _ = (cx, node, end);
+    }
 
     /// True when the supervisor is to be asked as soon as the run begins or goes on.
     fn is_calling(&self) -> bool;

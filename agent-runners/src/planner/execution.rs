@@ -8,51 +8,28 @@ use async_trait::async_trait;
 use entourage_core::{
     Error, ErrorKind, Result,
     agent::{Agent, AgentPart},
-    message::{History, Message},
+    event::Recorded,
+    message::Message,
     permission::Scope,
     run::{Outcome, RunContext, Task},
     tool::Access,
 };
-use serde::{Deserialize, Serialize};
 
 use super::{
-    ConversationLimits, PartBudgets, PlannedStep, StepReport, StepStatus, budget::shares, plan::in_order,
-    questions::goes_on, reply::REPLY, report::reports,
+    ConversationLimits, PartBudgets, PlannedStep,
+    budget::shares,
+    past::{Job, Told, earlier, plans},
+    plan::in_order,
+    reply::REPLY,
+    report::reports,
 };
-use crate::graph::{Each, Handle, TaskGraph, TaskGraphBuilder, section};
+use crate::graph::{Attempting, Beside, Each, Handle, NodeEnd, TaskGraph, TaskGraphBuilder, section};
 
 /// Name of executors, of their conversations, and the role of their sessions.
 pub(super) const EXECUTOR: &str = "executor";
 
 /// Name of the agent, of its graph, and the role of its session.
 pub(super) const PLAN: &str = "plan";
-
-/// A plan to execute, as it is given. Without steps it asks for the earlier plans of its request.
-#[derive(Serialize)]
-pub(super) struct Given<'a> {
-    pub(super) goal: &'a str,
-    pub(super) steps: &'a [PlannedStep],
-    /// Steps of earlier plans whose results are needed.
-    pub(super) done: Vec<&'a StepReport>,
-    /// Place of the planner's run: the number of messages of its session, its prompt among them.
-    pub(super) place: u64,
-    /// Place of the run before it, if that had no answer.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) after: Option<u64>,
-}
-
-/// A plan to execute, as it is read.
-#[derive(Deserialize)]
-struct Job {
-    goal: String,
-    steps: Vec<PlannedStep>,
-    #[serde(default)]
-    done: Vec<StepReport>,
-    #[serde(default)]
-    place: Option<u64>,
-    #[serde(default)]
-    after: Option<u64>,
-}
 
 /// Executes plans.
 pub(super) struct Execution {
@@ -88,7 +65,7 @@ impl Agent for Execution {
             Error::new(ErrorKind::InvalidInput, text).caused_by(error)
         })?;
         if job.steps.is_empty() {
-            let earlier = earlier(&job, &ended(&cx.history()));
+            let earlier = earlier(&job, &plans(&cx.history()));
             return Ok(Outcome::completed(serde_json::to_string(&earlier)?));
         }
         let (outcome, report) = self.graph(&job)?.run_within(&task, cx).await?;
@@ -97,37 +74,39 @@ impl Agent for Execution {
     }
 }
 
-/// Returns the plans of a conversation that ended, with their steps as they ended, oldest first. A run that asked for
-/// earlier ones has a plan without steps.
-fn ended(history: &History) -> Vec<(Job, Vec<StepReport>)> {
-    let said: Vec<_> = history.iter().collect();
-    let plan = |pair: &[&Arc<Message>]| {
-        let [given, answer] = pair else { return None };
-        let job: Job = serde_json::from_str(&given.text()).ok()?;
-        let steps =
-            if job.steps.is_empty() { Vec::new() } else { serde_json::from_str(&answer.text()).ok()? };
-        Some((job, steps))
-    };
-    said.windows(2).filter_map(plan).collect()
+/// Tells the conversation of the plan's session of each step that ends, and of each of the planner's own that begins: a
+/// later run is told, whatever becomes of this one. Executors change nothing, so that nothing is lost if one begins
+/// anew.
+struct Teller(Arc<Job>);
+
+impl Teller {
+    fn step(&self, node: &str) -> Option<&PlannedStep> {
+        let number: u32 = node.parse().ok()?;
+        self.0.steps.iter().find(|step| step.number == number)
+    }
 }
 
-/// Returns the steps of the plans of a request that were made before: those that are done, and what the newest plan
-/// left undone. A request grows by each question about it and its answer, and one goes on with what a run without an
-/// answer did. Of two other runs with the same request each has its own.
-fn earlier(asked: &Job, plans: &[(Job, Vec<StepReport>)]) -> Vec<StepReport> {
-    let (mut newer, mut found) = (asked, Vec::new());
-    for (job, steps) in plans.iter().rev() {
-        let is_of_run = job.goal == newer.goal && job.place == newer.place;
-        let is_before = newer.after.is_some() && job.place == newer.after;
-        if !is_of_run && !is_before && !goes_on(&newer.goal, &job.goal) {
-            break;
-        }
-        let is_newest = found.is_empty();
-        let kept = steps.iter().filter(|step| is_newest || step.status == StepStatus::Completed);
-        found.splice(0..0, kept.cloned());
-        newer = job;
+impl Beside for Teller {
+    fn recall(&self, _: &Recorded) -> Result<()> {
+        Ok(())
     }
-    found
+
+    fn brief(&self, task: Task, attempt: Attempting<'_>) -> Result<Task> {
+        if let Some(step) = self.step(attempt.node).filter(|step| !step.executor_required) {
+            attempt.cx.remind(Message::user(Told::begun(step)?))?;
+        }
+        Ok(task)
+    }
+
+    fn ended(&self, cx: &RunContext, node: &str, end: &NodeEnd) {
+        let told = self.step(node).and_then(|step| Told::ended(step, end).ok());
+        // A run that can tell nothing more ends by an error of its own.
+        drop(told.map(|told| cx.remind(Message::user(told))));
+    }
+
+    fn is_calling(&self) -> bool {
+        false
+    }
 }
 
 impl Execution {
@@ -140,7 +119,8 @@ impl Execution {
         let graph = TaskGraph::builder(PLAN)
             .limit(self.at_once.saturating_add(1))
             .with_agent(Arc::clone(&self.executor))
-            .agent_limit(EXECUTOR, self.at_once);
+            .agent_limit(EXECUTOR, self.at_once)
+            .beside(Arc::new(Teller(Arc::clone(job))));
         let known: BTreeMap<_, _> = job.done.iter().map(|step| (step.number, &*step.result)).collect();
         let mut handles: BTreeMap<u32, Handle<String>> = BTreeMap::new();
         for (place, step) in in_order(&job.steps) {

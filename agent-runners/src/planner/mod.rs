@@ -26,6 +26,7 @@ mod execution;
 mod guard;
 mod limits;
 mod message;
+mod past;
 mod plan;
 mod progress;
 mod prompts;

@@ -24,6 +24,9 @@ use crate::graph::{GraphReport, NodeEnd, NodeFinished, NodeStarted, SkipCause, s
 /// Most tokens of a result in a report.
 const RESULT: usize = 1_000;
 
+/// Reason why a step of the planner's own was not done, if its run ended in the middle of it.
+const BROKEN_OFF: &str = "it was broken off, and a part of it may be done: look before it is done again";
+
 /// Status of a step, and of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -86,22 +89,31 @@ impl StepReport {
 pub(super) fn reports(steps: &[PlannedStep], graph: &GraphReport) -> Vec<StepReport> {
     let ends: HashMap<&str, Option<&NodeEnd>> =
         graph.nodes.iter().map(|node| (&*node.id, node.end.as_ref())).collect();
-    let report = |step: &PlannedStep| {
-        let (result, cancelled) = (String::new(), || Some("it was cancelled".to_owned()));
-        let (status, result, error) = match ends.get(&*step.number.to_string()).copied().flatten() {
-            Some(NodeEnd::Completed(value)) => (StepStatus::Completed, cut(&value.to_text(), RESULT), None),
-            Some(NodeEnd::Failed(error)) => (StepStatus::Failed, result, Some(cut(&error.message, RESULT))),
-            Some(NodeEnd::Cancelled) => (StepStatus::Failed, result, cancelled()),
-            Some(NodeEnd::Skipped(SkipCause::Blocked(by))) => {
-                (StepStatus::Skipped, result, Some(format!("step {by} was not done")))
-            }
-            Some(NodeEnd::Skipped(cause)) => (StepStatus::Skipped, result, Some(cause.to_string())),
-            None => (StepStatus::Pending, result, None),
-        };
-        let (number, description, optional) = (step.number, step.description.clone(), step.optional);
-        StepReport { number, description, status, result, error, optional }
+    let end = |step: &PlannedStep| ends.get(&*step.number.to_string()).copied().flatten();
+    steps.iter().map(|step| report(step, end(step))).collect()
+}
+
+/// Returns the report of a step by the end of its node.
+pub(super) fn report(step: &PlannedStep, end: Option<&NodeEnd>) -> StepReport {
+    let result = String::new();
+    let cancelled = || Some(if step.executor_required { "it was cancelled" } else { BROKEN_OFF }.to_owned());
+    let (status, result, error) = match end {
+        Some(NodeEnd::Completed(value)) => (StepStatus::Completed, cut(&value.to_text(), RESULT), None),
+        Some(NodeEnd::Failed(error)) => (StepStatus::Failed, result, Some(cut(&error.message, RESULT))),
+        Some(NodeEnd::Cancelled) => (StepStatus::Failed, result, cancelled()),
+        Some(NodeEnd::Skipped(SkipCause::Blocked(by))) => {
+            (StepStatus::Skipped, result, Some(format!("step {by} was not done")))
+        }
+        Some(NodeEnd::Skipped(cause)) => (StepStatus::Skipped, result, Some(cause.to_string())),
+        None => (StepStatus::Pending, result, None),
     };
-    steps.iter().map(report).collect()
+    let (number, description, optional) = (step.number, step.description.clone(), step.optional);
+    StepReport { number, description, status, result, error, optional }
+}
+
+/// Returns the report of a step that began, and of whose end nothing is known.
+pub(super) fn broken_off(step: &PlannedStep) -> StepReport {
+    StepReport { status: StepStatus::Failed, error: Some(BROKEN_OFF.to_owned()), ..report(step, None) }
 }
 
 /// True if every step that is not optional is done.

@@ -96,11 +96,21 @@ pub(super) struct Worker {
 impl Worker {
     /// Runs the agent to its end. At its time limit, or when it is stopped, waits until the agent has unwound.
     pub(super) async fn run(&self, cx: &RunContext) -> Ended {
+        let ended = self.attempt(cx).await;
+        if let Some(beside) = &self.beside
+            && let Some(end) = ended.result.end()
+        {
+            beside.ended(cx, &self.node, &end);
+        }
+        ended
+    }
+
+    async fn attempt(&self, cx: &RunContext) -> Ended {
         let made = guarded("making the task", || (self.work.task)(&self.inputs));
         let briefed = made.and_then(|task| match &self.beside {
             Some(beside) => {
                 let (node, agent, child) = (&*self.node, self.agent.name(), &self.child);
-                beside.brief(task, Attempting { node, agent, child })
+                beside.brief(task, Attempting { node, agent, child, cx })
             }
             None => Ok(task),
         });

@@ -6,7 +6,7 @@ use entourage_core::{
     Error, ErrorRecord, Money, SessionId, Timestamp, Usage, agent::Agent, event::Recorded, run::Pause,
 };
 
-use super::super::{EdgeSignature, Node, NodeValue};
+use super::super::{EdgeSignature, Node, NodeEnd, NodeValue};
 
 /// State of a node beyond what the scheduler knows. Small: a graph may have many thousands of nodes.
 #[derive(Debug, Clone, Default)]
@@ -107,6 +107,18 @@ pub(super) enum Attempt {
     Paused(Pause),
     /// The run itself cannot continue.
     Broken(Error),
+}
+
+impl Attempt {
+    /// Returns the end that it is for its node, unless the attempt goes on in a later run.
+    pub(super) fn end(&self) -> Option<NodeEnd> {
+        match self {
+            Self::Done(value) => Some(NodeEnd::Completed(value.clone())),
+            Self::Failed(error) => Some(NodeEnd::Failed(error.record())),
+            Self::Cancelled => Some(NodeEnd::Cancelled),
+            Self::Paused(_) | Self::Broken(_) => None,
+        }
+    }
 }
 
 impl Ended {

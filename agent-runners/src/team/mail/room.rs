@@ -324,7 +324,7 @@ impl Beside for Room {
     }
 
     fn brief(&self, task: Task, attempt: Attempting<'_>) -> Result<Task> {
-        let Attempting { node, agent, child } = attempt;
+        let Attempting { node, agent, child, .. } = attempt;
         let mail = self.prompted(Delivered::by_prompt(agent, child.as_str(), Some(node)), AT_ONCE)?;
         Ok(match mail.text.as_str() {
             "" => task,

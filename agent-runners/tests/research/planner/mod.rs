@@ -2,6 +2,7 @@
 
 mod attack;
 mod bounds;
+mod broken_off;
 mod cost;
 mod figures;
 mod plans;

@@ -65,7 +65,7 @@ type Made = fn() -> (Planner, [FakeTool; 2], [ScriptedProvider; 2]);
 
 /// Runs the request, and does something to the session at the event of this number. Returns the outcome; `None` if
 /// there were fewer events.
-async fn run_until(
+pub(super) async fn run_until(
     planner: &Planner,
     store: &SharedStore,
     number: usize,

@@ -129,8 +129,8 @@ impl AgentTool {
         self
     }
 
-    /// Limits each call to `limit`; an agent that takes longer is cancelled, and the model is told so. The time in which
-    /// an approver is asked about what the agent does is not counted. Default: one hour.
+    /// Limits each call to `limit`; an agent that takes longer is cancelled, and the model is told so. The time of an
+    /// approver is not counted. Default: one hour.
     #[must_use]
     pub fn with_timeout(mut self, limit: Duration) -> Self {
         self.spec = self.spec.with_timeout(limit);

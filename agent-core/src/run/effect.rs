@@ -206,8 +206,7 @@ impl Delegate {
         /// Cancels the child by a token, which must be a child of this run's own token. The wait then ends with the
         /// child's outcome.
         cancelled_by(cancel: CancellationToken) => Some(cancel);
-        /// Cancels its run after this time. The wait for a slot does not count, nor does the time in which an
-        /// approver is asked about calls of the child or below it.
+        /// Cancels its run after this time. Neither the wait for a slot counts nor the time of an approver.
         within(limit: Option<Duration>) => limit;
     }
 

@@ -1,4 +1,4 @@
-//! The conversation of the session that executes plans: the plans of each request, and what became of their steps. Pure.
+//! The conversation of the session that executes plans: the plans of each request, and the ends of their steps. Pure.
 //!
 //! It says the same in all processes, and also of a plan whose run was cancelled or abandoned: its steps are told of as
 //! they end.

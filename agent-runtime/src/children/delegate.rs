@@ -240,8 +240,9 @@ impl Held {
         Self { cancel, subtree: delegate.counted.then(Arc::default), clock: None }
     }
 
-    /// Returns the same with a token and a clock of its own for the time limit, if there is one: whoever gave the token sees that
-    /// it did not cancel. Where something is stored, the run may be tried again, and its end cancels the token.
+    /// Returns the same with a token and a clock of its own for the time limit, if there is one: whoever gave the token
+    /// sees that it did not cancel. Where something is stored, the run may be tried again, and its end cancels the
+    /// token.
     fn apart(mut self, site: &Site, limit: Option<Duration>) -> Self {
         if limit.is_some() || site.env.store.is_some() {
             self.cancel = self.cancel.child_token();

@@ -54,28 +54,19 @@ pub(crate) fn holds_harmful(text: &str) -> bool {
     !plain && text.contains(is_harmful)
 }
 
-/// True for control characters, and those that reorder text or cannot be seen, without joiners and emoji selectors.
+/// True for control characters, and those that reorder text or cannot be seen, without joiners and the selectors of
+/// forms, which texts need. They are Unicode's `Default_Ignorable_Code_Point`, version 16, and a few that fonts leave
+/// blank.
 pub fn is_harmful(c: char) -> bool {
-    c.is_control()
-        || matches!(
-            c,
-            '\u{ad}'
-                | '\u{34f}'
-                | '\u{61c}'
-                | '\u{115f}'
-                | '\u{1160}'
-                | '\u{180e}'
-                | '\u{200b}'
-                | '\u{200e}'
-                | '\u{200f}'
-                | '\u{2028}'..='\u{202e}'
-                | '\u{2060}'..='\u{206f}'
-                | '\u{3164}'
-                | '\u{feff}'
-                | '\u{ffa0}'
-                | '\u{fff9}'..='\u{fffb}'
-                | '\u{e0000}'..='\u{e0fff}'
-        )
+    c.is_control() || is_unseen(c)
+}
+
+fn is_unseen(c: char) -> bool {
+    matches!(c,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{180e}' | '\u{200b}' | '\u{200e}'..='\u{200f}'
+        | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{feff}' | '\u{ffa0}'
+        | '\u{fff0}'..='\u{fffb}' | '\u{13430}'..='\u{13440}' | '\u{16fe4}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d159}'
+        | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 #[cfg(test)]
@@ -83,6 +74,27 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn characters_that_nobody_sees_are_harmful() {
+        let unseen = [
+            '\u{ad}'..='\u{ad}',
+            '\u{fff0}'..='\u{fffb}',
+            '\u{13430}'..='\u{13440}',
+            '\u{16fe4}'..='\u{16fe4}',
+            '\u{1bca0}'..='\u{1bca3}',
+            '\u{1d159}'..='\u{1d159}',
+            '\u{1d173}'..='\u{1d17a}',
+            '\u{e0000}'..='\u{e0fff}',
+        ];
+        for c in unseen.into_iter().flatten() {
+            assert!(is_harmful(c), "{:x}", u32::from(c));
+        }
+        // Joiners, selectors of forms, and characters with ink.
+        for c in "\u{200c}\u{200d}\u{fe0f}\u{180b}\u{fffd}\u{1d15a}a é".chars() {
+            assert!(!is_harmful(c), "{:x}", u32::from(c));
+        }
+    }
 
     proptest! {
         #[test]

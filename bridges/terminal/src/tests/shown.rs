@@ -118,6 +118,30 @@ fn no_two_names_look_alike_because_of_what_is_not_shown() {
     assert_eq!(shown::name(&format!("ls{}rm", " ".repeat(90))), "ls\u{fffd}{20×90}rm");
 }
 
+/// The characters of the general category `Cf` and the ignorable ones that are in use, and what fonts leave blank.
+#[test]
+fn characters_that_nobody_sees_are_marked() {
+    let joins =
+        ['\u{17b4}', '\u{17b5}', '\u{180b}', '\u{180f}', '\u{200c}', '\u{200d}', '\u{2800}', '\u{fe0f}'];
+    let unseen = "\u{ad}\u{34f}\u{61c}\u{115f}\u{1160}\u{180e}\u{200b}\u{200e}\u{200f}\u{202a}\u{202e}\u{2060}\u{2065}\
+        \u{206f}\u{3164}\u{feff}\u{ffa0}\u{fff0}\u{fff8}\u{fffb}\u{13430}\u{1343f}\u{13440}\u{16fe4}\u{1bca0}\
+        \u{1bca3}\u{1d159}\u{1d173}\u{1d17a}\u{e0000}\u{e0001}\u{e007f}\u{e0100}\u{e0fff}";
+    for c in unseen.chars() {
+        let marked = format!("a\u{fffd}{{{:x}}}b", u32::from(c));
+        let text = format!("a{c}b");
+        for shown in [shown::name(&text), shown::line(&text), shown::lines(&text)] {
+            assert_eq!(shown, marked);
+        }
+        assert_eq!(shown::words(&text), "ab", "{marked}");
+    }
+    // Texts need these.
+    for c in joins {
+        let text = format!("a{c}b");
+        assert_eq!(shown::name(&text), format!("a\u{fffd}{{{:x}}}b", u32::from(c)));
+        assert_eq!([shown::line(&text), shown::words(&text)], [&*text; 2]);
+    }
+}
+
 #[tokio::test]
 async fn answers_are_words_or_their_first_letters_in_any_case() {
     for yes in ["y", "Y", "yes", "YES", " Yes ", "s", "Session", "a", "ALWAYS"] {

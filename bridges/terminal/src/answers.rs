@@ -50,7 +50,7 @@ impl Turn<'_> {
             "present_plan" => self.verdict(call).await,
             name => {
                 let arguments = call.arguments.to_value().to_string();
-                self.say(&format!("{} {}", shown::name(name), shown::line(&arguments)));
+                self.say(&format!("{} {}", shown::name(name), shown::asked(&arguments)));
                 self.ask("the result: ").await.map(ToolOutput::text)
             }
         }
@@ -63,7 +63,7 @@ impl Turn<'_> {
         self.say(&shown::indented(plan));
         for (step, number) in arguments.get("steps").and_then(Value::as_array).into_iter().flatten().zip(1..)
         {
-            self.say(&format!("{number}. {}", shown::line(step.as_str().unwrap_or_default())));
+            self.say(&format!("{number}. {}", shown::asked(step.as_str().unwrap_or_default())));
         }
         let question = "carry this out? [y]es, [n]o, or what to change: ";
         let mut answer = self.ask(question).await?;
@@ -81,7 +81,7 @@ impl Turn<'_> {
     async fn replies(&mut self, call: &ToolCall) -> Option<ToolOutput> {
         let mut lines = String::new();
         for (question, number) in Question::all(call.arguments.as_str()).iter().zip(1..) {
-            let options = question.options.iter().map(|option| shown::line(option)).collect::<Vec<_>>();
+            let options = question.options.iter().map(|option| shown::asked(option)).collect::<Vec<_>>();
             let options = options.join(", ");
             let hint = match question.kind {
                 QuestionKind::YesNo => " (yes or no)".to_owned(),
@@ -89,7 +89,7 @@ impl Turn<'_> {
                 QuestionKind::Multi => format!(" (any of: {options})"),
                 QuestionKind::Text => String::new(),
             };
-            let answer = self.ask(&format!("{}{hint}: ", shown::line(&question.text))).await?;
+            let answer = self.ask(&format!("{}{hint}: ", shown::asked(&question.text))).await?;
             lines.push_str(&format!("{number}. {answer}\n"));
         }
         Some(ToolOutput::text(lines))

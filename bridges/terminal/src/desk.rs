@@ -23,7 +23,7 @@ impl Approver for Terminal {
         match &request.preview {
             Some(preview) => turn.diff(preview),
             // The model's own spelling may have lines without an end between two words.
-            None => turn.say(&request.arguments.to_value().to_string()),
+            None => turn.say(&shown::asked(&request.arguments.to_value().to_string())),
         }
         if !self.has_person() {
             turn.say(NOBODY);

@@ -31,7 +31,9 @@ use tokio::sync::watch;
 ///
 /// No model and no file can paint over a question, or forge one with a name. Control characters and those that nobody
 /// sees are marked by their numbers, and left out of the words of a model. A name takes one line, whatever is in it:
-/// `a�{a}b` is one with a line break. Plans, and what is no line of a difference, are indented.
+/// `a�{a}b` is one with a line break. Plans, and what is no line of a difference, are indented, and so is the rest of a
+/// line that is wider than the terminal where it stands before a question about a call. Many blanks in a row are marked
+/// there too.
 ///
 /// ```no_run
 /// use entourage_core::{Result, permission::Scope, provider::Model};
@@ -69,8 +71,10 @@ impl Terminal {
         let out = io::stdout();
         let colours = out.is_terminal() && env::var_os("NO_COLOR").is_none();
         let has_person = io::stdin().is_terminal();
+        let screen = Screen::new(Box::new(out), colours, false);
+        let screen = if io::stdout().is_terminal() { screen.folding(screen::columns) } else { screen };
         Self::with(
-            Screen::new(Box::new(out), colours, false),
+            screen,
             Input::new(|| Box::new(io::stdin().lock())).discarding(input::discard_typed),
             has_person,
         )
@@ -163,11 +167,11 @@ struct Turn<'a> {
 
 impl Turn<'_> {
     fn say(&self, line: &str) {
-        self.terminal.screen().at_once(|screen| screen.say(line));
+        self.terminal.screen().at_once(|screen| screen.say(&screen.folded(line)));
     }
 
     fn diff(&self, diff: &str) {
-        self.terminal.screen().at_once(|screen| screen.diff(diff));
+        self.terminal.screen().at_once(|screen| screen.diff(&screen.folded(diff)));
     }
 
     async fn ask(&mut self, question: &str) -> Option<String> {

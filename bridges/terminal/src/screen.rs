@@ -22,6 +22,8 @@ pub(crate) struct Screen {
     colours: bool,
     /// True if it shows the answers, which a terminal does by itself.
     echoes: bool,
+    /// Returns the columns that there are now; `None` where nobody knows.
+    columns: Option<fn() -> usize>,
     /// True while the last line has no end.
     is_open: bool,
     /// The output that waits behind questions, while it is somebody's turn to ask.
@@ -30,7 +32,18 @@ pub(crate) struct Screen {
 
 impl Screen {
     pub(crate) fn new(out: Box<dyn Write + Send>, colours: bool, echoes: bool) -> Self {
-        Self { out, colours, echoes, is_open: false, behind: None }
+        Self { out, colours, echoes, columns: None, is_open: false, behind: None }
+    }
+
+    pub(crate) fn folding(self, columns: fn() -> usize) -> Self {
+        Self { columns: Some(columns), ..self }
+    }
+
+    /// Returns a text whose lines the terminal does not break by itself: what it broke would begin a line, and could
+    /// pass for one of the terminal.
+    pub(crate) fn folded(&self, text: &str) -> String {
+        let text = shown::lines(text);
+        self.columns.map_or_else(|| text.clone(), |columns| shown::folded(&text, columns()))
     }
 
     pub(crate) fn say(&mut self, line: &str) {
@@ -110,6 +123,17 @@ impl Screen {
             }
         }
     }
+}
+
+/// Returns the columns of standard output.
+pub(crate) fn columns() -> usize {
+    #[cfg(unix)]
+    if let Ok(size) = rustix::termios::tcgetwinsize(io::stdout())
+        && size.ws_col > 0
+    {
+        return usize::from(size.ws_col);
+    }
+    80
 }
 
 /// A question on the screen.

@@ -7,7 +7,7 @@ use entourage_core::message::is_harmful;
 /// Stands before a character that is not shown: `�{a}` is a line break, `�{a×3}` are three.
 const MARK: char = '\u{fffd}';
 
-/// Spaces in a row from which on they are marked in a name: enough of them look like a new line.
+/// Blanks in a row from which on they are marked: enough of them look like a new line.
 const PADDING: usize = 8;
 
 /// Characters without a shape of their own: Unicode's `Default_Ignorable_Code_Point`, as in version 16 of
@@ -44,12 +44,18 @@ const BLANK: [(char, char); 4] = [
 /// Returns a name as one line: that of a file, a command, a tool, an agent. No two names look alike because of what is
 /// not shown in them.
 pub(crate) fn name(text: &str) -> String {
-    marked(text, |c, count, is_edge| match c {
-        ' ' => is_edge || count >= PADDING,
+    marked(text, |c, blanks, is_edge| match c {
+        ' ' => is_edge || blanks >= PADDING,
         // A mark that the name itself holds.
         MARK => true,
         c => is_harmful(c) || c.is_whitespace() || is_unseen(c),
     })
+}
+
+/// Returns words of one line on which a person decides, such as arguments and steps of a plan. What follows them cannot
+/// be pushed to where a line of the terminal begins.
+pub(crate) fn asked(text: &str) -> String {
+    marked(text, |c, blanks, _| is_harmful(c) || blanks >= PADDING)
 }
 
 /// Returns other words of one line, such as a reason.
@@ -74,24 +80,69 @@ pub(crate) fn indented(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
+/// Returns a text whose lines take at most so many columns. The rest of a longer line is on further ones, indented as a
+/// [text](indented) that stands before a question.
+pub(crate) fn folded(text: &str, columns: usize) -> String {
+    const INDENT: &str = "  ";
+    let columns = columns.max(20);
+    let mut out = String::with_capacity(text.len());
+    let mut column: usize = 0;
+    for c in text.chars() {
+        // No character takes more, but for a tab.
+        let width = match c {
+            '\t' => 8,
+            c if c.is_ascii() => 1,
+            _ => 2,
+        };
+        if c == '\n' {
+            column = 0;
+        } else if column.saturating_add(width) > columns {
+            out.push('\n');
+            out.push_str(INDENT);
+            column = INDENT.len().saturating_add(width);
+        } else {
+            column = column.saturating_add(width);
+        }
+        out.push(c);
+    }
+    out
+}
+
 /// True for characters that nobody sees. Texts need some of them, such as those that join others or choose their form;
 /// names need none.
 fn is_unseen(c: char) -> bool {
     IGNORABLE.iter().chain(&BLANK).any(|(first, last)| (*first..=*last).contains(&c))
 }
 
-/// Marks the characters of a text for which `is_marked` says so. It is told how many of them are in a row, and whether
-/// they begin or end the text.
+/// Returns the columns that a character takes without ink, at most.
+fn blank_columns(c: char) -> usize {
+    match c {
+        '\t' => 8,
+        c => usize::from(c.is_whitespace() || is_unseen(c)),
+    }
+}
+
+/// Marks the characters of a text for which `is_marked` says so. It is told how many columns of blanks are in a row
+/// there, of whatever kinds, and whether the character begins or ends the text.
 fn marked(text: &str, is_marked: impl Fn(char, usize, bool) -> bool) -> String {
     let mut out = String::with_capacity(text.len());
     let mut chars = text.chars().peekable();
-    let mut is_first = true;
+    let (mut is_first, mut blanks) = (true, 0);
     while let Some(c) = chars.next() {
+        match blank_columns(c) {
+            0 => blanks = 0,
+            width if blanks == 0 => {
+                let row = chars.clone().map(blank_columns).take_while(|width| *width > 0);
+                blanks = row.fold(width, usize::saturating_add);
+            }
+            // The row was counted at its first character.
+            _ => {}
+        }
         let mut count: usize = 1;
         while chars.next_if_eq(&c).is_some() {
             count = count.saturating_add(1);
         }
-        match is_marked(c, count, is_first || chars.peek().is_none()) {
+        match is_marked(c, blanks, is_first || chars.peek().is_none()) {
             false => out.extend(iter::repeat_n(c, count)),
             true if count == 1 => out.push_str(&format!("{MARK}{{{:x}}}", u32::from(c))),
             true => out.push_str(&format!("{MARK}{{{:x}×{count}}}", u32::from(c))),

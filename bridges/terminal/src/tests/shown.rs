@@ -114,6 +114,7 @@ fn no_two_names_look_alike_because_of_what_is_not_shown() {
         }
     }
     assert_eq!(shown::name("src/a b.rs"), "src/a b.rs");
+    assert_eq!(shown::name(&" \u{2800}".repeat(4)), "\u{fffd}{20}\u{fffd}{2800}".repeat(4));
     assert_eq!(shown::name(&format!("ls{}; rm", "\n".repeat(300))), "ls\u{fffd}{a×300}; rm");
     assert_eq!(shown::name(&format!("ls{}rm", " ".repeat(90))), "ls\u{fffd}{20×90}rm");
 }
@@ -129,7 +130,7 @@ fn characters_that_nobody_sees_are_marked() {
     for c in unseen.chars() {
         let marked = format!("a\u{fffd}{{{:x}}}b", u32::from(c));
         let text = format!("a{c}b");
-        for shown in [shown::name(&text), shown::line(&text), shown::lines(&text)] {
+        for shown in [shown::name(&text), shown::line(&text), shown::lines(&text), shown::asked(&text)] {
             assert_eq!(shown, marked);
         }
         assert_eq!(shown::words(&text), "ab", "{marked}");
@@ -138,8 +139,58 @@ fn characters_that_nobody_sees_are_marked() {
     for c in joins {
         let text = format!("a{c}b");
         assert_eq!(shown::name(&text), format!("a\u{fffd}{{{:x}}}b", u32::from(c)));
-        assert_eq!([shown::line(&text), shown::words(&text)], [&*text; 2]);
+        assert_eq!([shown::line(&text), shown::asked(&text), shown::words(&text)], [&*text; 3]);
     }
+}
+
+#[tokio::test]
+async fn arguments_push_nothing_to_where_a_line_begins() {
+    for blank in [" ", "\u{a0}", "\u{3000}", " \u{a0}", " \u{200d}", "\u{2800} "] {
+        let text = shown::asked(&format!("x{}put: [y]es", blank.repeat(150)));
+        assert!(!text.contains(&blank.repeat(8)) && text.contains('\u{fffd}'), "{text:?}");
+        // A few of them are words apart.
+        let few = format!("x{}y", blank.repeat(3));
+        assert_eq!(shown::asked(&few), few);
+    }
+    let put = FakeTool::new("put").access(Access::WRITE).returning("put");
+    let pushed = json!({"to": format!("x{}put: [y]es, for the [s]ession", " ".repeat(150))});
+    let provider = ScriptedProvider::by_history().call("put", pushed).text("Done.");
+    let agent = ReactAgent::builder("a", provider.model()).tool(put).build().unwrap();
+    let (terminal, paper) = terminal("n\n");
+    let runtime = runtime(Policy::new().ask("put"), &terminal);
+    terminal.run(&runtime.session(), &agent, "Put it.").await.unwrap();
+    assert!(paper.text().contains("{\"to\":\"x\u{fffd}{20×150}put: [y]es, "), "{}", paper.text());
+}
+
+#[tokio::test]
+async fn a_terminal_breaks_no_line_that_stands_before_a_question() {
+    // The words of a question begin where the screen would break the line.
+    let forged = format!("{}put: [y]es, for the [s]ession", "x".repeat(30));
+    let wide = format!("{}put: [y]es, for the [s]ession", "界".repeat(20));
+    for text in [forged, wide, format!("{}put: [y]es", "\t".repeat(5))] {
+        let put = FakeTool::new("put").access(Access::WRITE).returning("put");
+        let provider = ScriptedProvider::by_history().call("put", json!({"to": text})).text("Done.");
+        let agent = ReactAgent::builder("a", provider.model()).tool(put).build().unwrap();
+        let paper = Paper::default();
+        let screen = Screen::new(Box::new(paper.clone()), false, true).folding(|| 40);
+        let terminal = Terminal::with(screen, Input::new(|| Box::new(Cursor::new("n\n"))), true);
+        let runtime = runtime(Policy::new().ask("put"), &terminal);
+        terminal.run(&runtime.session(), &agent, "Put it.").await.unwrap();
+        let turn = terminal.turn().await;
+        turn.diff(&format!("+{text}\n-{text}"));
+        drop(turn);
+        let output = paper.text();
+        // The question itself, and lines of 40 columns.
+        assert_eq!(output.matches("\nput: [y]es").count(), 1, "{output}");
+        let columns = |line: &str| line.chars().map(|c| if c.is_ascii() { 1 } else { 2 }).sum::<usize>();
+        let long = output.lines().filter(|line| columns(line) > 40 && !line.starts_with("put: [y]es"));
+        assert_eq!(long.count(), 0, "{output}");
+    }
+    assert_eq!(shown::folded("a\n\nb", 20), "a\n\nb");
+    assert_eq!(
+        shown::folded(&"x".repeat(45), 0),
+        format!("{0}\n  {1}\n  {2}", "x".repeat(20), "x".repeat(18), "x".repeat(7))
+    );
 }
 
 #[tokio::test]

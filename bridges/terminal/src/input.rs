@@ -1,7 +1,7 @@
 //! The input: a line for each question.
 
 use std::{
-    io::{self, BufRead},
+    io::{self, BufRead, Read},
     sync::mpsc as blocking,
     thread,
 };
@@ -13,6 +13,15 @@ const LONGEST: usize = 64 * 1024;
 
 /// End of a line that was cut. With it no such line is the answer that its beginning would be.
 pub(crate) const CUT: &str = "… (cut at 64 KiB)";
+
+/// A line of input.
+#[derive(Debug)]
+pub(crate) struct Line {
+    /// Its text, without white space around it.
+    pub(crate) text: String,
+    /// True if its end was written. Without it input ended, and nobody knows what would have followed.
+    pub(crate) is_whole: bool,
+}
 
 /// Lines of a reader.
 ///
@@ -38,7 +47,7 @@ pub(crate) fn discard_typed() {
 
 struct Reader {
     wanted: blocking::Sender<()>,
-    lines: mpsc::Receiver<Option<String>>,
+    lines: mpsc::Receiver<Option<Line>>,
     /// True while a line was asked for and not taken.
     is_reading: bool,
 }
@@ -57,8 +66,8 @@ impl Input {
         (self.discard)();
     }
 
-    /// Returns the next line, without white space around it; `None` at the end of input.
-    pub(crate) async fn line(&mut self) -> Option<String> {
+    /// Returns the next line; `None` at the end of input.
+    pub(crate) async fn line(&mut self) -> Option<Line> {
         if let Some(open) = self.open.take() {
             self.reader = Reader::start(open).ok();
         }
@@ -89,7 +98,7 @@ impl Reader {
         Ok(Self { wanted, lines, is_reading: false })
     }
 
-    async fn line(&mut self) -> Option<String> {
+    async fn line(&mut self) -> Option<Line> {
         // A line that came after its question was dropped is none for this one.
         if self.is_reading && self.lines.try_recv().is_ok() {
             self.is_reading = false;
@@ -104,28 +113,25 @@ impl Reader {
     }
 }
 
-/// Reads a line of any length, and keeps its beginning. One that was cut says so at its end.
-fn read(input: &mut dyn BufRead) -> Option<String> {
-    let mut line = Vec::new();
-    let (mut is_empty, mut is_cut) = (true, false);
-    loop {
-        let piece = match input.fill_buf() {
-            Ok(piece) => piece,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(_) => return None,
-        };
-        let end = piece.iter().position(|byte| *byte == b'\n');
-        let taken = end.map_or(piece.len(), |end| end + 1);
-        let content = end.unwrap_or(taken);
-        let kept = content.min(LONGEST.saturating_sub(line.len()));
-        line.extend(piece.iter().take(kept));
-        is_cut |= kept < content;
-        is_empty &= taken == 0;
-        input.consume(taken);
-        if end.is_some() || taken == 0 {
-            let text = String::from_utf8_lossy(&line);
-            let text = if is_cut { format!("{}{CUT}", text.trim_start()) } else { text.trim().to_owned() };
-            return (!is_empty).then_some(text);
-        }
+/// Reads a line of any length, and keeps its beginning. One that was cut says so at its end. `None` at the end of input
+/// and at an error, whatever was read before that.
+fn read(input: &mut dyn BufRead) -> Option<Line> {
+    let mut line = piece(input)?;
+    let mut is_whole = line.pop_if(|last| *last == b'\n').is_some();
+    let is_cut = line.len() > LONGEST;
+    line.truncate(LONGEST);
+    while is_cut && !is_whole {
+        let Some(rest) = piece(input) else { break };
+        is_whole = rest.ends_with(b"\n");
     }
+    let text = String::from_utf8_lossy(&line);
+    let text = if is_cut { format!("{}{CUT}", text.trim_start()) } else { text.trim().to_owned() };
+    Some(Line { text, is_whole })
+}
+
+/// Reads up to the end of a line, and not much more than is kept of one. `None` where nothing follows.
+fn piece(input: &mut dyn BufRead) -> Option<Vec<u8>> {
+    let (mut piece, most) = (Vec::new(), u64::try_from(LONGEST).unwrap_or(u64::MAX).saturating_add(1));
+    let read = input.take(most).read_until(b'\n', &mut piece);
+    (read.is_ok() && !piece.is_empty()).then_some(piece)
 }

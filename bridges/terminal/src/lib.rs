@@ -123,8 +123,10 @@ impl Terminal {
     /// Shows a question and returns the answer's line, without white space around it; `None` at the end of input and
     /// where nobody is there to answer. Once a run was followed, also at Ctrl-C while none is.
     ///
-    /// A line that was written before the question, or for one whose future was dropped, does not answer this one. One
-    /// of more than 64 KiB is cut, and ends with words that say so.
+    /// A line that was written before the question, or for one whose future was dropped, does not answer this one.
+    ///
+    /// An answer ends with a line break: a line at which input ends is no answer. One of more than 64 KiB is cut, and
+    /// ends with words that say so.
     pub async fn ask(&self, question: &str) -> Option<String> {
         if !self.0.has_person {
             return None;
@@ -132,16 +134,16 @@ impl Terminal {
         self.turn().await.ask(question).await
     }
 
-    /// Returns the next line that the person writes while no question is open; `None` at the end of input and, once a
-    /// run was followed, at Ctrl-C while none is. The lines of a run are shown meanwhile. A question that comes goes
-    /// first, and has the next line.
+    /// Returns the next line that the person writes while no question is open, also one at which input ends; `None` at
+    /// the end of input and, once a run was followed, at Ctrl-C while none is. The lines of a run are shown meanwhile.
+    /// A question that comes goes first, and has the next line.
     pub async fn line(&self) -> Option<String> {
         let mut questions = self.0.questions.subscribe();
         loop {
             questions.wait_for(|open| *open == 0).await.ok()?;
             let mut input = self.0.input.lock().await;
             tokio::select! {
-                line = input.line() => return line,
+                line = input.line() => return line.map(|line| line.text),
                 () = self.0.interrupts.pressed() => return None,
                 asked = questions.wait_for(|open| *open > 0) => drop(asked.ok()?),
             }
@@ -182,7 +184,8 @@ impl Turn<'_> {
             answer = self.input.line() => answer,
             () = self.terminal.0.interrupts.pressed() => None,
         };
-        open.close(answer)
+        // Without its end, nobody knows what the line would have become.
+        open.close(answer.filter(|line| line.is_whole).map(|line| line.text))
     }
 }
 

@@ -246,9 +246,48 @@ async fn odd_input_is_bounded_and_no_answer() {
     assert!(cut.len() <= 64 * 1024 + 2 + CUT.len() && cut.ends_with(CUT), "{}", cut.len());
     assert_eq!(terminal.ask("2").await.as_deref(), Some("next"));
     assert_eq!(terminal.ask("3").await, None);
-    // No line break at the end, and bytes that are no text.
-    let terminal = Terminal::over(Cursor::new(b"\xff y".to_vec()), paper);
+    // Bytes that are no text.
+    let terminal = Terminal::over(Cursor::new(b"\xff y\n".to_vec()), paper);
     assert_eq!(terminal.ask("1").await.as_deref(), Some("\u{fffd} y"));
+}
+
+/// Gives these bytes, then an error.
+struct Breaks(Cursor<&'static str>);
+
+impl Read for Breaks {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.0.read(buffer)?;
+        if read == 0 { Err(io::Error::other("the line is dead")) } else { Ok(read) }
+    }
+}
+
+#[tokio::test]
+async fn a_line_without_its_end_is_no_answer() {
+    for input in ["y", "yes", "s", "a", "n", "y\r", "\n\ny", "e\n{\"to\": \"b\"}", "e\n[]\ny"] {
+        let (count, _, status) = ask_about_put(input).await;
+        assert!(count == 0 && matches!(status, Status::Paused(_)), "{input:?}: {status}");
+        let terminal = Terminal::over(BufReader::new(Breaks(Cursor::new("y"))), Paper::default());
+        assert_eq!(terminal.ask("Sure? ").await, None);
+    }
+    // Nor is one that is longer than what is kept of it.
+    let (terminal, _) = terminal(&"y".repeat(200_000));
+    assert_eq!(terminal.ask("Sure? ").await, None);
+    // What a person writes by themselves is taken as it is.
+    let (terminal, _) = self::terminal("mend it");
+    assert_eq!(terminal.line().await.as_deref(), Some("mend it"));
+    assert_eq!(terminal.line().await, None);
+}
+
+#[tokio::test]
+async fn a_line_of_any_length_is_read_in_pieces() {
+    for (length, kept) in
+        [(65_535, 65_535), (65_536, 65_536), (65_537, 65_536), (131_074, 65_536), (200_000, 65_536)]
+    {
+        let (terminal, _) = terminal(&format!("{}\nnext\n", "y".repeat(length)));
+        let answer = terminal.ask("1").await.unwrap();
+        assert_eq!(answer.len() - if length > kept { CUT.len() } else { 0 }, kept, "{length}");
+        assert_eq!(terminal.ask("2").await.as_deref(), Some("next"), "{length}");
+    }
 }
 
 #[tokio::test]

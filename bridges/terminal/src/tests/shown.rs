@@ -243,6 +243,6 @@ async fn an_answer_that_was_cut_is_no_approval() {
     let (terminal, _) = terminal(&format!("y{}\ny\n", " ".repeat(64 * 1024 - 1)));
     assert_eq!(terminal.ask("fits ").await.as_deref(), Some("y"));
     assert_eq!(terminal.ask("next ").await.as_deref(), Some("y"));
-    let (terminal, _) = super::terminal(&format!("y{}", " ".repeat(64 * 1024)));
+    let (terminal, _) = super::terminal(&format!("y{}\n", " ".repeat(64 * 1024)));
     assert!(terminal.ask("cut ").await.unwrap().ends_with(CUT));
 }

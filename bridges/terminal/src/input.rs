@@ -4,15 +4,26 @@ use std::{
     io::{self, BufRead, Read},
     sync::mpsc as blocking,
     thread,
+    time::Duration,
 };
 
-use tokio::sync::mpsc;
+use tokio::{
+    sync::mpsc,
+    time::{Instant, sleep},
+};
 
 /// Bytes of an answer's line; the rest of a longer one is left out.
 const LONGEST: usize = 64 * 1024;
 
 /// End of a line that was cut. With it no such line is the answer that its beginning would be.
 pub(crate) const CUT: &str = "… (cut at 64 KiB)";
+
+/// Time without input after which a question is put.
+const QUIET: Duration = Duration::from_millis(200);
+/// Time between two looks at what was typed. The system's queue of a terminal is full in less.
+const STEP: Duration = Duration::from_millis(10);
+/// Time after which the person is told why no question comes.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A line of input.
 #[derive(Debug)]
@@ -31,18 +42,24 @@ pub(crate) struct Line {
 pub(crate) struct Input {
     open: Option<Box<dyn FnOnce() -> Box<dyn BufRead> + Send>>,
     reader: Option<Reader>,
-    /// Removes what was written and not read.
-    discard: Box<dyn Fn() + Send>,
+    /// Removes what was typed and not read, where a person types. Returns true if there was a line of it.
+    discard: Option<Box<dyn FnMut() -> bool + Send>>,
 }
 
-/// Removes what was typed on standard input and not read, if it is a terminal.
-pub(crate) fn discard_typed() {
+/// Removes what was typed on standard input and not read, if it is a terminal. Returns true if there was a line of it.
+pub(crate) fn discard_typed() -> bool {
     #[cfg(unix)]
     {
-        use rustix::termios::{QueueSelector, tcflush};
+        use rustix::{
+            io::ioctl_fionread,
+            termios::{QueueSelector, tcflush},
+        };
+        let was_typed = ioctl_fionread(io::stdin()).is_ok_and(|bytes| bytes > 0);
         // What is no terminal has lines that somebody wrote on purpose.
-        let _ = tcflush(io::stdin(), QueueSelector::IFlush);
+        tcflush(io::stdin(), QueueSelector::IFlush).is_ok() && was_typed
     }
+    #[cfg(not(unix))]
+    false
 }
 
 struct Reader {
@@ -54,16 +71,32 @@ struct Reader {
 
 impl Input {
     pub(crate) fn new(open: impl FnOnce() -> Box<dyn BufRead> + Send + 'static) -> Self {
-        Self { open: Some(Box::new(open)), reader: None, discard: Box::new(|| {}) }
+        Self { open: Some(Box::new(open)), reader: None, discard: None }
     }
 
-    pub(crate) fn discarding(self, discard: impl Fn() + Send + 'static) -> Self {
-        Self { discard: Box::new(discard), ..self }
+    pub(crate) fn discarding(self, discard: impl FnMut() -> bool + Send + 'static) -> Self {
+        Self { discard: Some(Box::new(discard)), ..self }
     }
 
-    /// Removes what was written and not read.
-    pub(crate) fn discard(&self) {
-        (self.discard)();
+    /// Removes what was typed and not taken, until nothing more comes: a paste is longer than the system's queue, which
+    /// gets the rest of it bit by bit. Calls `tell` once if that takes long. Input that nobody types is left as it is.
+    pub(crate) async fn quiet(&mut self, tell: impl FnOnce()) {
+        let Self { reader, discard: Some(discard), .. } = self else { return };
+        let (begun, mut tell) = (Instant::now(), Some(tell));
+        let mut newest = begun;
+        loop {
+            let was_held = reader.as_mut().is_some_and(Reader::drop_held);
+            if discard() || was_held {
+                newest = Instant::now();
+            }
+            if newest.elapsed() >= QUIET {
+                return;
+            }
+            if let Some(tell) = tell.take_if(|_| begun.elapsed() >= PATIENCE) {
+                tell();
+            }
+            sleep(STEP).await;
+        }
     }
 
     /// Returns the next line; `None` at the end of input.
@@ -98,11 +131,15 @@ impl Reader {
         Ok(Self { wanted, lines, is_reading: false })
     }
 
+    /// Drops a line that came after its question was dropped. Returns true if there was one.
+    fn drop_held(&mut self) -> bool {
+        let was_held = self.is_reading && self.lines.try_recv().is_ok_and(|line| line.is_some());
+        self.is_reading &= !was_held;
+        was_held
+    }
+
     async fn line(&mut self) -> Option<Line> {
-        // A line that came after its question was dropped is none for this one.
-        if self.is_reading && self.lines.try_recv().is_ok() {
-            self.is_reading = false;
-        }
+        self.drop_held();
         if !self.is_reading {
             self.wanted.send(()).ok()?;
             self.is_reading = true;

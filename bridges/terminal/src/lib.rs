@@ -83,7 +83,9 @@ impl Terminal {
     /// Creates a terminal whose person writes `input` and reads `output`, without colours: for tests. It shows the
     /// answers too, as a terminal does.
     ///
-    /// `input` is read by a thread of its own, a line for each question.
+    /// `input` is read by a thread of its own, a line for each question. What it holds is taken for what the person
+    /// will write, so a test gives the answers of all questions at once. A program whose users write while no question
+    /// is open gives a reader that drops such lines.
     #[must_use]
     pub fn over(input: impl BufRead + Send + 'static, output: impl Write + Send + 'static) -> Self {
         Self::with(Screen::new(Box::new(output), false, true), Input::new(move || Box::new(input)), true)
@@ -123,7 +125,10 @@ impl Terminal {
     /// Shows a question and returns the answer's line, without white space around it; `None` at the end of input and
     /// where nobody is there to answer. Once a run was followed, also at Ctrl-C while none is.
     ///
-    /// A line that was written before the question, or for one whose future was dropped, does not answer this one.
+    /// A line that was typed before the question, or for one whose future was dropped, does not answer this one: on a
+    /// terminal of Unix the question is shown once nothing was typed for 200 ms, and what was typed until then is
+    /// dropped, so the rest of a paste answers nothing. Of a reader of [`Terminal::over`], a line that was read before
+    /// the question is dropped, and the next one answers.
     ///
     /// An answer ends with a line break: a line at which input ends is no answer. One of more than 64 KiB is cut, and
     /// ends with words that say so.
@@ -159,6 +164,9 @@ impl Terminal {
     }
 }
 
+/// Said to a person who types on and on while a question is to be put.
+const LATE: &str = "a question follows once nothing is typed; what is typed until then is left out";
+
 /// The turn to ask, for one question or for several that belong together. All other output waits until it is over, so
 /// none comes between a question and what it is about.
 struct Turn<'a> {
@@ -177,12 +185,17 @@ impl Turn<'_> {
     }
 
     async fn ask(&mut self, question: &str) -> Option<String> {
-        // What was written before answers something else, or nothing that was seen.
-        self.input.discard();
-        let open = screen::Open::new(&self.terminal.0.screen, question);
+        let terminal = self.terminal;
+        let late = || terminal.screen().at_once(|screen| screen.say(LATE));
+        // What was typed before answers something else, or nothing that was seen.
+        tokio::select! {
+            () = self.input.quiet(late) => {}
+            () = terminal.0.interrupts.pressed() => return None,
+        }
+        let open = screen::Open::new(&terminal.0.screen, question);
         let answer = tokio::select! {
             answer = self.input.line() => answer,
-            () = self.terminal.0.interrupts.pressed() => None,
+            () = terminal.0.interrupts.pressed() => None,
         };
         // Without its end, nobody knows what the line would have become.
         open.close(answer.filter(|line| line.is_whole).map(|line| line.text))

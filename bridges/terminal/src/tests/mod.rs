@@ -290,20 +290,68 @@ async fn a_line_of_any_length_is_read_in_pieces() {
     }
 }
 
-#[tokio::test]
-async fn what_was_typed_before_a_question_answers_none() {
+/// A terminal to which somebody types a line at each of the first looks, as with a paste that comes bit by bit.
+fn pasted(looks: usize) -> (Terminal, Paper, Arc<Mutex<Vec<String>>>) {
     let paper = Paper::default();
     let (shown, seen): (Paper, Arc<Mutex<Vec<String>>>) = (paper.clone(), Arc::default());
     let discarded = Arc::clone(&seen);
-    let input = Input::new(|| Box::new(Cursor::new("y\ny\n")));
-    let input = input.discarding(move || discarded.lock().unwrap().push(shown.text()));
-    let terminal = Terminal::with(Screen::new(Box::new(paper.clone()), false, true), input, true);
-    for question in ["One? ", "Two? "] {
-        terminal.ask(question).await.unwrap();
+    let input = Input::new(|| Box::new(Cursor::new("y\ny\n"))).discarding(move || {
+        let mut discarded = discarded.lock().unwrap();
+        discarded.push(shown.text());
+        discarded.len() <= looks
+    });
+    (Terminal::with(Screen::new(Box::new(paper.clone()), false, true), input, true), paper, seen)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_typed_before_a_question_answers_none() {
+    for (looks, quiet_after) in [(0, 0), (1, 0), (60, 590)] {
+        let begun = tokio::time::Instant::now();
+        let (terminal, _, seen) = pasted(looks);
+        terminal.ask("One? ").await.unwrap();
+        assert_eq!(begun.elapsed().as_millis(), quiet_after + 200, "{looks}");
+        // Nothing was discarded once the question was shown.
+        assert!(seen.lock().unwrap().iter().all(String::is_empty));
+        terminal.ask("Two? ").await.unwrap();
+        assert_eq!(begun.elapsed().as_millis(), quiet_after + 400, "{looks}");
+        // A line of a person who speaks first is no answer.
+        assert_eq!(terminal.line().await, None);
+        assert_eq!(begun.elapsed().as_millis(), quiet_after + 400, "{looks}");
+        assert_eq!(seen.lock().unwrap().last().unwrap(), "One? y\n");
     }
-    // A line of a person who speaks first is no answer.
-    assert_eq!(terminal.line().await, None);
-    assert_eq!(*seen.lock().unwrap(), ["", "One? y\n"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_person_who_types_on_is_told_once_why_no_question_comes() {
+    let (terminal, paper, _) = pasted(1_000);
+    terminal.ask("One? ").await.unwrap();
+    assert_eq!(paper.text(), format!("{}\nOne? y\n", crate::LATE));
+    // Dropped meanwhile, it leaves nothing behind.
+    let (terminal, paper, _) = pasted(usize::MAX);
+    let asking = terminal.ask("One? ");
+    tokio::time::timeout(std::time::Duration::from_millis(500), asking).await.unwrap_err();
+    assert_eq!(paper.text(), "");
+    assert_eq!(terminal.line().await.as_deref(), Some("y"));
+}
+
+/// The thread reads the first line of a paste for a question that is gone.
+#[tokio::test]
+async fn a_paste_that_the_reader_has_begun_answers_no_other_question() {
+    let paper = Paper::default();
+    let (keys, lines) = mpsc::channel::<String>();
+    let input = Input::new(|| Box::new(BufReader::new(Keys(lines, VecDeque::new())))).discarding(|| false);
+    let terminal = Terminal::with(Screen::new(Box::new(paper.clone()), false, true), input, true);
+    asked(&terminal, &paper, "Delete all? ").await.abort();
+    let second = tokio::spawn({
+        let terminal = terminal.clone();
+        async move { terminal.ask("Keep all? ").await }
+    });
+    keys.send("y\n".to_owned()).unwrap();
+    while !paper.text().contains("Keep all?") {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    keys.send("certainly\n".to_owned()).unwrap();
+    assert_eq!(second.await.unwrap().as_deref(), Some("certainly"));
 }
 
 #[tokio::test]

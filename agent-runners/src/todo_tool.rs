@@ -58,7 +58,8 @@ impl TodoTool {
         Self {
             spec: ToolSpec::new(Self::NAME, description, schema_of::<NewList>())
                 .with_access(Access::NONE)
-                .with_repeat(Repeat::Idempotent),
+                .with_repeat(Repeat::Idempotent)
+                .of_run(),
         }
     }
 }

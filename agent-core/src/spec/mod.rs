@@ -146,6 +146,7 @@ bitflags::bitflags! {
         const DEFERRED = 1 << 6;
         const CALLS_DEFERRED = 1 << 7;
         const FINDS_DEFERRED = 1 << 8;
+        const OF_RUN = 1 << 9;
     }
 }
 
@@ -249,6 +250,10 @@ impl ToolSpec {
         /// Declares that its calls are those of the deferred tool that the argument `name` names, with the object
         /// `arguments`. Each is resolved before it is checked and judged, so this tool itself never runs.
         calling_deferred, calls_deferred: CALLS_DEFERRED;
+        /// Declares that its calls work on the record of their own run, and touch nothing else: a rerun of a session
+        /// lets them run.
+        #[doc(hidden)]
+        of_run, is_of_run: OF_RUN;
     }
 
     /// Declares that the tool itself keeps each call within the paths and hosts of its run's scope, as a sandbox does,

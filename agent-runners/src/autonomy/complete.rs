@@ -60,7 +60,7 @@ impl TaskComplete {
             "required": ["summary"]
         });
         let spec = ToolSpec::new(TASK_COMPLETE, description, schema).with_access(Access::NONE);
-        Self { spec: spec.with_repeat(Repeat::Idempotent).alone(), of: None, looks: false }
+        Self { spec: spec.with_repeat(Repeat::Idempotent).alone().of_run(), of: None, looks: false }
     }
 
     /// Returns the same tool, refused in a run in which no other tool gave a result.

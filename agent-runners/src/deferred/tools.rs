@@ -48,7 +48,7 @@ pub(super) struct FindTools {
 impl FindTools {
     pub(super) fn new() -> Self {
         let spec = ToolSpec::new(FIND, FINDS, schema_of::<Search>());
-        Self { spec: spec.with_access(Access::NONE).finding_deferred() }
+        Self { spec: spec.with_access(Access::NONE).finding_deferred().of_run() }
     }
 }
 

@@ -51,7 +51,7 @@ impl Reply {
             "required": ["type", "text"],
         });
         let spec = ToolSpec::new(REPLY, description, schema).with_access(Access::NONE);
-        Self(spec.with_repeat(Repeat::Idempotent).alone())
+        Self(spec.with_repeat(Repeat::Idempotent).alone().of_run())
     }
 }
 

@@ -1,15 +1,18 @@
 //! The answers that a rerun takes from the record of its original, and the layer that gives them to calls of tools.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use async_trait::async_trait;
 use entourage_core::{
     Error, ErrorKind, Result, bound,
+    message::Arguments,
     run::RunContext,
-    tool::{Access, CallId, LayerVerdict, NextCall, Repeat, ToolError, ToolLayer, ToolOutput, ToolSpec},
+    tool::{
+        Access, CallId, Footprint, LayerVerdict, NextCall, Repeat, ToolError, ToolLayer, ToolOutput, ToolSpec,
+    },
 };
 use entourage_runners::TodoTool;
 use serde_json::Value;
@@ -53,7 +56,7 @@ pub(super) struct Tally {
     pub(super) answered: u64,
     pub(super) marked: u64,
     pub(super) performed: u64,
-    /// Answers of the record that no call took.
+    /// Answers of the record that no call took; counted at the end.
     pub(super) left: u64,
     pub(super) changed: Vec<ChangedCall>,
 }
@@ -74,29 +77,37 @@ struct State {
     unused: HashMap<(String, String), VecDeque<usize>>,
     /// The answer that each call of the rerun was promised; `None` for a call that has none.
     promised: HashMap<CallId, Option<usize>>,
+    /// Answers that a call took.
+    taken: HashSet<usize>,
+    /// Names of tools that the rerun called, and that do not run by themselves.
+    met: HashSet<String>,
     tally: Tally,
 }
 
 impl Answers {
     pub(super) fn new(calls: &[TranscriptCall], unmatched: Unmatched, running: Arc<[String]>) -> Self {
         let mut state = State::default();
-        // Another tool of such a name has labels: those of the run touch nothing.
-        let runs = |call: &TranscriptCall| {
-            is_named_of_the_run(&call.tool) && call.labels.is_empty()
-                || running.iter().any(|name| **name == *call.tool)
-        };
-        for (place, call) in calls.iter().enumerate().filter(|(_, call)| !runs(call)) {
-            if let Some(arguments) = call.arguments.as_ref().filter(|_| call.is_answered) {
-                let key = (call.tool.to_string(), canonical(arguments.as_str()));
-                state.unused.entry(key).or_default().push_back(place);
-                state.tally.left = state.tally.left.saturating_add(1);
-            }
+        let answers = Self { unmatched, running, calls: calls.into(), state: Arc::default() };
+        for (place, call, arguments) in answers.recorded() {
+            let key = (call.tool.to_string(), canonical(arguments.as_str()));
+            state.unused.entry(key).or_default().push_back(place);
         }
-        Self { unmatched, running, calls: calls.into(), state: Arc::new(Mutex::new(state)) }
+        Self { state: Arc::new(Mutex::new(state)), ..answers }
+    }
+
+    /// The calls of the record that can answer one.
+    fn recorded(&self) -> impl Iterator<Item = (usize, &TranscriptCall, &Arguments)> {
+        let runs = |call: &TranscriptCall| self.running.iter().any(|name| **name == *call.tool);
+        let calls = self.calls.iter().enumerate().filter(move |(_, call)| call.is_answered && !runs(call));
+        calls.filter_map(|(place, call)| Some((place, call, call.arguments.as_ref()?)))
     }
 
     pub(super) fn tally(&self) -> Tally {
-        self.lock().tally.clone()
+        let state = self.lock();
+        // The record has no specs: a call of such a name was one of the run's own, unless the rerun met another tool.
+        let counts = |call: &TranscriptCall| state.met.contains(&*call.tool) || !is_like_the_runs_own(call);
+        let left = self.recorded().filter(|(place, call, _)| !state.taken.contains(place) && counts(call));
+        Tally { left: u64::try_from(left.count()).unwrap_or(u64::MAX), ..state.tally.clone() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -105,10 +116,12 @@ impl Answers {
 
     /// True for a tool that runs in every rerun.
     fn runs(&self, spec: &ToolSpec) -> bool {
-        let is_own = spec.access() == Access::NONE
-            && spec.repeat() != Repeat::External
-            && is_named_of_the_run(spec.name());
-        is_own || self.running.iter().any(|name| name == spec.name())
+        // Known by its declaration: a user's tool may have any name.
+        spec.is_of_run() || self.is_named_as_running(spec)
+    }
+
+    fn is_named_as_running(&self, spec: &ToolSpec) -> bool {
+        self.running.iter().any(|name| name == spec.name())
     }
 
     /// Promises the call the oldest unused answer to its arguments, and the same one each time that it is asked for.
@@ -118,6 +131,7 @@ impl Answers {
         if let Some(promised) = state.promised.get(id) {
             return promised.is_some();
         }
+        state.met.insert(tool.to_owned());
         let key = (tool.to_owned(), canonical(arguments));
         let found = state.unused.get_mut(&key).and_then(VecDeque::pop_front);
         state.promised.insert(id.clone(), found);
@@ -129,7 +143,7 @@ impl Answers {
         let mut state = self.lock();
         let place = state.promised.get(id).copied().flatten()?;
         state.tally.answered = state.tally.answered.saturating_add(1);
-        state.tally.left = state.tally.left.saturating_sub(1);
+        state.taken.insert(place);
         self.calls.get(place)
     }
 
@@ -174,19 +188,25 @@ fn output(call: &TranscriptCall) -> Result<ToolOutput, ToolError> {
     Ok(output)
 }
 
-/// Tools of runners that work on the record of their own run, and touch nothing else. Without them a run goes astray.
+/// Names of the tools that declare that they work on the record of their own run, and of the answer of a typed agent.
 const OF_THE_RUN: [&str; 5] = [TodoTool::NAME, "final_answer", "reply", "send_message", "task_complete"];
 
 /// End of the name of the tool that finds deferred ones, before which a prefix may stand.
 const FINDS: &str = "find_tools";
 
-fn is_named_of_the_run(tool: &str) -> bool {
-    OF_THE_RUN.contains(&tool) || tool.ends_with(FINDS)
+/// True for a call of the record as one of the run's own tools makes it: those touch nothing, so it has no labels.
+fn is_like_the_runs_own(call: &TranscriptCall) -> bool {
+    (OF_THE_RUN.contains(&&*call.tool) || call.tool.ends_with(FINDS)) && call.labels.is_empty()
 }
 
 /// True for a tool that does nothing but run an agent, whose own calls come here too.
 fn is_agent(spec: &ToolSpec) -> bool {
     spec.access() == Access::DELEGATE && spec.repeat() == Repeat::Resume
+}
+
+/// True for a call that says of itself that it touches no more than `access`, whatever its tool declares.
+fn is_within(access: Access, call: &Footprint) -> bool {
+    access.contains(call.access) && call.subjects().next().is_none() && !call.unclear
 }
 
 /// Answers the calls of a rerun from the record of its original, which the run has as a value of its own.
@@ -211,15 +231,17 @@ impl ToolLayer for FromRecord {
 
     async fn around(&self, next: NextCall<'_>) -> Result<ToolOutput, ToolError> {
         let answers = next.context().deps::<Answers>()?;
-        if answers.runs(next.spec()) {
+        let (spec, footprint) = (next.spec(), next.context().footprint());
+        if answers.is_named_as_running(spec) || spec.is_of_run() && is_within(Access::NONE, footprint) {
             return next.run().await;
         }
         let promised = next.context().run().call().and_then(|id| answers.take(&id).map(output));
         if let Some(output) = promised {
             return output;
         }
-        let performs = answers.unmatched == Unmatched::Perform || is_agent(next.spec());
-        let (cx, tool) = (next.context().run(), next.spec().name());
+        let runs_agent = is_agent(spec) && is_within(Access::DELEGATE, footprint);
+        let performs = answers.unmatched == Unmatched::Perform || runs_agent;
+        let (cx, tool) = (next.context().run(), spec.name());
         let arguments = match cx.call() {
             Some(id) => as_written(cx, &id, tool, next.arguments()),
             None => next.arguments().to_string(),

@@ -30,7 +30,8 @@ pub struct RerunCase {
     pub marked: u64,
     /// Number of calls that the original did not make and that were performed, those that ran an agent among them.
     pub performed: u64,
-    /// Number of the original's calls that the rerun did not make, of those that could answer one.
+    /// Number of the original's calls that the rerun did not make, of those that could answer one. A call without
+    /// labels that is named like a tool of the runners' own counts if the rerun called another tool of that name.
     pub left: u64,
     /// The calls that were marked or performed, in their order; at most 1,000.
     pub changed: Vec<ChangedCall>,

@@ -42,9 +42,9 @@
 //!
 //! | call | answer |
 //! |---|---|
-//! | one of a tool that works on its own run: the todo list, the search among deferred tools, messages within a team, `task_complete`, a planner's `reply`; and those of [`Rerun::running`] | the tool runs, as in any run |
+//! | one of a tool of the runners that works on its own run: the todo list, the search among deferred tools, messages within a team, `task_complete`, a planner's `reply`, but no other tool of such a name; and those of [`Rerun::running`] | the tool runs, as in any run |
 //! | the original made it too, with the same tool and arguments, and not all of these were used | that of the record; the tool does not run |
-//! | another one of a tool that declares [`Access::DELEGATE`] alone, and [`Repeat::Resume`]: an agent as a tool | the agent runs; this table holds for its calls |
+//! | another one of a tool that declares [`Access::DELEGATE`] alone, and [`Repeat::Resume`], and whose footprint of the call has no more: an agent as a tool | the agent runs; this table holds for its calls |
 //! | any other | by [`Unmatched`]: an error result that says so, or the tool runs under the rules of the runtime |
 //!
 //! Arguments are compared as JSON: the order of keys and the spelling of numbers do not matter, each digit does. They

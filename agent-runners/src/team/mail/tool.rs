@@ -64,6 +64,7 @@ impl SendMessage {
         let spec = ToolSpec::new(Self::NAME, description, schema_of::<Arguments>())
             .with_access(Access::NONE)
             .with_repeat(Repeat::Idempotent)
+            .of_run()
             .with_timeout(Duration::from_secs(u64::from(MOST_SECONDS) + 60));
         Self { room: Arc::clone(room), sender: sender.into(), spec }
     }

@@ -6,7 +6,10 @@ use entourage_core::{
     message::Arguments,
     permission::{ApprovalRequest, Approver, Decision},
     run::{RunContext, Status},
-    tool::{Access, LayerVerdict, Tool, ToolLayer, ToolOutput, ToolSpec},
+    tool::{
+        Access, Footprint, LayerVerdict, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolLayer,
+        ToolOutput, ToolSpec,
+    },
 };
 use entourage_runners::{AgentTool, TodoTool, ToolsetExt, layered};
 
@@ -150,7 +153,21 @@ async fn tools_of_the_run_itself_run_in_every_rerun() {
     let id = entourage_core::SessionId::new(case.rerun.session.as_str()).unwrap();
     assert_eq!(stored.session_with_id(id).state().await.unwrap().todos()[0].content, "Go");
 
-    // A tool of such a name that touches something is a tool like any other.
+    // A tool of such a name that somebody else wrote is a tool like any other, whatever it declares.
+    for name in
+        ["todos", "reply", "send_message", "task_complete", "final_answer", "find_tools", "my_find_tools"]
+    {
+        let other = FakeTool::new(name).access(Access::NONE).returning("done");
+        let old = ScriptedProvider::new().calls([(name, json!({})), (name, json!({"a": 2}))]).text("Listed.");
+        let original = recorded(&agent(&old, [other.clone()]), &["Plan"]).await;
+        assert_eq!(other.started(), 2);
+        let new = ScriptedProvider::new().calls([(name, json!({})), (name, json!({"a": 1}))]).text("Listed.");
+        let case = rerun(original.clone(), &agent(&new, [other.clone()]), Unmatched::Mark).await;
+        assert_eq!((figures(&case), other.started()), ([1, 1, 0, 1], 2), "{name}");
+        let new = ScriptedProvider::new().call(name, json!({"a": 1})).text("Listed.");
+        let case = rerun(original, &agent(&new, [other.clone()]), Unmatched::Perform).await;
+        assert_eq!((figures(&case), other.started()), ([0, 0, 1, 2], 3), "{name}");
+    }
     let other = FakeTool::new("todos").access(Access::WRITE);
     let old = ScriptedProvider::new().call("todos", json!({})).text("Listed.");
     let original = recorded(&agent(&old, [other.clone()]), &["Plan"]).await;
@@ -191,6 +208,57 @@ async fn agents_below_are_answered_or_run_with_the_calls_of_the_whole_original()
     assert_eq!((figures(&case), case.rerun.steps), ([1, 1, 1, 1], 4));
     assert_eq!((told(&below), tool.started()), (vec![vec!["sent".to_owned(), MARKED.to_owned()]], 1));
     assert_eq!(told(&top), [["I told one."]]);
+}
+
+/// A tool whose calls say that they touch more than it declares.
+#[derive(Debug)]
+struct Wider(FakeTool, ToolSpec, Footprint);
+
+#[async_trait]
+impl Tool for Wider {
+    fn spec(&self) -> &ToolSpec {
+        &self.1
+    }
+
+    fn footprint(&self, _: &Value) -> Footprint {
+        self.2.clone()
+    }
+
+    async fn call(&self, input: ToolInput, cx: &ToolContext<'_>) -> Result<ToolOutput, ToolError> {
+        self.0.call(input, cx).await
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_touches_more_than_its_tool_declares_is_not_performed() {
+    let delegates = ToolSpec::new("post", "Posts.", json!({"type": "object"}))
+        .with_access(Access::DELEGATE)
+        .with_repeat(Repeat::Resume);
+    let own = TodoTool::new().spec().clone().with_name("post");
+    let (none, delegate) = (Footprint::new(Access::NONE), Footprint::new(Access::DELEGATE));
+    let mut unclear = none.clone();
+    unclear.unclear = true;
+    let cases = [
+        (&delegates, delegate.clone(), [0, 0, 1, 0], 1),
+        (&delegates, none.clone(), [0, 0, 1, 0], 1),
+        (&delegates, Footprint::new(Access::DELEGATE | Access::WRITE), [0, 1, 0, 0], 0),
+        (&delegates, delegate.clone().talking_to("example.org"), [0, 1, 0, 0], 0),
+        (&delegates, unclear, [0, 1, 0, 0], 0),
+        (&own, none.clone(), [0, 0, 0, 0], 1),
+        (&own, Footprint::new(Access::NETWORK), [0, 1, 0, 0], 0),
+        (&own, none.writing("notes.md"), [0, 1, 0, 0], 0),
+    ];
+    for (spec, footprint, expected, count) in cases {
+        let old = ScriptedProvider::new().text("Hello.");
+        let original = recorded(&agent(&old, []), &["Post it"]).await;
+        let tool = FakeTool::new("post").returning("posted");
+        let new = ScriptedProvider::new().call("post", json!({"todos": []})).text("Done.");
+        let wider = Wider(tool.clone(), spec.clone(), footprint.clone());
+        let clerk: Arc<dyn Agent> =
+            Arc::new(ReactAgent::builder("clerk", new.model()).tool(wider).build().unwrap());
+        let case = rerun(original, &clerk, Unmatched::Mark).await;
+        assert_eq!((figures(&case), tool.started()), (expected, count), "{spec:?} {footprint:?}");
+    }
 }
 
 #[derive(Debug)]

@@ -95,11 +95,7 @@ async fn table() -> Result<()> {
 async fn export(db: &str, session: &str, out: &Path, hide: &[String]) -> Result<()> {
     let store = open(db).await?;
     let transcript = Transcript::read(&store, session).await?;
-    let hide: Vec<_> = hide.iter().filter(|text| !text.is_empty()).collect();
-    // All at once: what takes the place of one may complete another.
-    let transcript = transcript.with_texts(|text| {
-        hide.iter().fold(text.to_owned(), |text, hidden| text.replace(*hidden, "hidden"))
-    })?;
+    let transcript = transcript.hiding(hide, "hidden")?;
     let lines = transcript.to_jsonl()?;
     if let Some(folder) = out.parent() {
         fs::create_dir_all(folder).map_err(|error| file_error(out, error))?;

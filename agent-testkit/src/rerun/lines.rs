@@ -245,6 +245,29 @@ fn changed_line(line: &Line, change: &dyn Fn(&str) -> String) -> Result<Line> {
     }
 }
 
+/// Returns a text in which `other` stands for each place that these texts take. Places that overlap are one, so that no
+/// part of a text is left, whatever the order.
+pub(super) fn without(text: &str, hidden: &[String], other: &str) -> String {
+    let find = |hidden: &str, from: usize| Some(from + text.get(from..)?.find(hidden)?);
+    // The next place of each, and no list of all: a letter has as many places as a file has letters.
+    let mut next: Vec<_> = hidden.iter().map(|hidden| (find(hidden, 0), hidden)).collect();
+    let mut out = String::with_capacity(text.len());
+    let mut done = 0;
+    loop {
+        let found = next.iter_mut().filter_map(|(at, hidden)| Some(((*at)?, at, hidden)));
+        let Some((begin, at, hidden)) = found.min_by_key(|(begin, ..)| *begin) else { break };
+        if begin >= done {
+            out.push_str(text.get(done..begin).unwrap_or_default());
+            out.push_str(other);
+        }
+        done = done.max(begin + hidden.len());
+        // The next one may overlap this one.
+        *at = find(hidden, begin + hidden.chars().next().map_or(1, char::len_utf8));
+    }
+    out.push_str(text.get(done..).unwrap_or_default());
+    out
+}
+
 fn stands() -> Error {
     let text = "a text to take out would still stand in the file: in a key or a figure of the format, across several \
         texts, or in what was put in its place; take out a longer text, change the figure, or put another text there";

@@ -215,8 +215,29 @@ impl Transcript {
         paths.iter().map(Self::load).collect()
     }
 
-    /// Returns a copy in which `change` was applied to each text: prompts, arguments, results, answers, names. It is
-    /// the place to take secrets out before a transcript is written, as `with_texts(|text| text.replace(secret, "…"))`.
+    /// Returns a copy in which `other` stands for each of these texts, wherever they are: the place to take secrets out
+    /// before a transcript is written. All are taken out at once, in whatever order: one that holds or overlaps another
+    /// leaves no part of itself. Empty ones are left out.
+    ///
+    /// ```
+    /// use entourage_core::message::Message;
+    /// use entourage_testkit::rerun::Transcript;
+    ///
+    /// let mut session = Transcript::new("login");
+    /// session.given.push(Message::user("The key is sk-live-9f8e.").into());
+    /// let hidden = session.hiding(["sk-live", "sk-live-9f8e"], "…").unwrap();
+    /// assert_eq!(hidden.given[0].text(), "The key is ….");
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Transcript::with_texts`].
+    pub fn hiding<S: Into<String>>(&self, texts: impl IntoIterator<Item = S>, other: &str) -> Result<Self> {
+        let texts: Vec<String> = texts.into_iter().map(Into::into).filter(|text| !text.is_empty()).collect();
+        self.with_texts(|text| lines::without(text, &texts, other))
+    }
+
+    /// Returns a copy in which `change` was applied to each text: prompts, arguments, results, answers, names. To take
+    /// secrets out, use [`Transcript::hiding`].
     ///
     /// Keys and numbers in arguments, and in data for programs, are texts too: a number that changes becomes a text.
     /// Those of the format itself stay. `change` is applied to the whole file at last, where it must find nothing more

@@ -9,7 +9,7 @@ use entourage_core::{
 use proptest::prelude::*;
 
 use super::*;
-use crate::rerun::{TranscriptCall, TranscriptRun};
+use crate::rerun::{TranscriptCall, TranscriptRun, lines::without as without_all};
 
 /// A transcript with this in all places that have JSON of users, tools and models.
 fn holding(value: &Value, text: &str) -> Transcript {
@@ -115,6 +115,34 @@ fn what_cannot_be_taken_out_is_an_error_that_says_where() {
     }
 }
 
+#[test]
+fn of_texts_that_overlap_no_part_is_left() {
+    let cases: [(&[&str], &str, &str); 6] = [
+        (&["sk-live", "sk-live-9f8e7d"], "key sk-live-9f8e7d.", "key *."),
+        (&["Ann", "Annabelle", "belle"], "Ann, Annabelle and belle", "*, * and *"),
+        (&["QXZ", "XZW", "ZWV"], "xQXZWVx", "x*x"),
+        (&["QXQ"], "xQXQXQx", "x*x"),
+        (&["QX", "ZW"], "QXZW", "**"),
+        (&["é", "éQ", ""], "éQé", "**"),
+    ];
+    for (texts, text, expected) in cases {
+        let original = holding(&json!({}), text);
+        let mut texts = texts.to_vec();
+        for _ in 0..texts.len() {
+            texts.rotate_left(1);
+            for texts in [texts.clone(), texts.iter().rev().copied().collect()] {
+                let hidden = original.hiding(texts.iter().copied(), "*").unwrap();
+                assert_eq!(hidden.runs[0].answer, expected, "{texts:?}");
+            }
+        }
+    }
+    // What stands there instead completes another one.
+    let original = holding(&json!({}), "xSECRETy");
+    let error = original.hiding(["SECRET", "x*"], "*").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+    assert_eq!(original.hiding([""; 2], "*").unwrap(), original);
+}
+
 /// Letters of texts, keys and numbers: some of them are those of a secret, some those of JSON.
 const TEXT: &str = "[QX47 \"\\\\\n{:,]{0,6}";
 
@@ -156,6 +184,21 @@ proptest! {
                 prop_assert!(!is_foreign, "{secret:?}: {error}");
             }
         }
+    }
+
+    #[test]
+    fn each_letter_of_texts_that_are_hidden_is_gone(
+        text in "[abé]{0,12}",
+        texts in proptest::collection::vec("[abé]{1,4}", 1..4),
+    ) {
+        let mut is_gone = vec![false; text.len()];
+        for secret in &texts {
+            for begin in (0..text.len()).filter(|at| text.as_bytes()[*at..].starts_with(secret.as_bytes())) {
+                is_gone[begin..begin + secret.len()].fill(true);
+            }
+        }
+        let left: String = text.char_indices().filter(|(at, _)| !is_gone[*at]).map(|(_, c)| c).collect();
+        prop_assert_eq!(without_all(&text, &texts, ""), left);
     }
 
     #[test]

@@ -161,6 +161,9 @@ fn collect(lines: impl Iterator<Item = Result<Line>>) -> Result<Transcript> {
         }
         seen = count;
         match (line?, &mut read) {
+            (Line::Transcript(head), _) if head.format != FORMAT => {
+                return Err(misplaced(&format!("there is no version {} of the format", head.format)));
+            }
             (Line::Transcript(head), read @ None) => {
                 let mut begun = Transcript::new(head.name);
                 begun.session = head.session;

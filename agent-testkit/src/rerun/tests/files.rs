@@ -72,6 +72,7 @@ async fn files_that_are_no_transcript_are_refused_with_the_line() {
         (version(&"9".repeat(1_000)), ErrorKind::NewerVersion, "newer"),
         (version("1e999"), ErrorKind::NewerVersion, "newer"),
         (version("-2"), ErrorKind::InvalidInput, "line=1"),
+        (version("0"), ErrorKind::InvalidInput, "no version 0"),
         (version("\"2\""), ErrorKind::InvalidInput, "line=1"),
     ];
     for (text, kind, says) in cases {

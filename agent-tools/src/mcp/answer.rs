@@ -9,7 +9,7 @@ use rmcp::{
     transport::streamable_http_client::{HttpStatusError, StreamableHttpError},
 };
 
-use super::content;
+use super::{content, long, unread};
 
 /// An answer that is no message.
 #[derive(Debug, PartialEq, Eq)]
@@ -75,8 +75,11 @@ pub(super) fn deepest<'a>(error: &'a (dyn Error + 'static)) -> &'a (dyn Error + 
     cause
 }
 
-/// The words of a server that refused, in a reason.
+/// The words of a server that refused, in a reason, or those of this side in place of an answer that was not read.
 pub(super) fn refusal(error: &ErrorData) -> String {
+    if matches!(error.code.0, long::CODE | unread::CODE) {
+        return error.message.to_string();
+    }
     format!("it refused: {} (code {})", error.message, error.code.0)
 }
 

@@ -12,7 +12,6 @@ use rmcp::{
     },
     transport::{
         StreamableHttpClientTransport,
-        async_rw::AsyncRwTransport,
         streamable_http_client::{StreamableHttpClient, StreamableHttpClientTransportConfig},
     },
 };
@@ -25,8 +24,8 @@ use super::{
     content,
     ends::{Ending, Hold, Part, hold},
     login::{Login, Wanted},
-    long::Lines,
     paced::Paced,
+    pipes::Pipes,
     server::{McpLifecycle, McpServer, Reach},
 };
 use crate::{process::server::ServerProcess, tls};
@@ -83,7 +82,7 @@ pub(super) async fn open(
     login: Option<&Login>,
     held: watch::Receiver<()>,
 ) -> Result<Opened, Failure> {
-    let opened = reached(server, client, login, held).await?;
+    let opened = Box::pin(reached(server, client, login, held)).await?;
     let spoken = opened.service.peer_info().map(|info| info.protocol_version.clone());
     match spoken.filter(|version| !ProtocolVersion::KNOWN_VERSIONS.contains(version)) {
         Some(version) => {
@@ -108,8 +107,7 @@ async fn reached(
             let (process, output, input) =
                 ServerProcess::start((program, args), env, dir.as_deref(), held)
                     .map_err(|error| format!("`{}` cannot be started: {error}", program.to_string_lossy()))?;
-            let output = Lines::new(output, MESSAGE);
-            let transport = AsyncRwTransport::new(output, input).with_max_line_length(MESSAGE);
+            let transport = Pipes::new(&server.name, output, input, MESSAGE);
             let transport = Ending::new(Bounded::new(transport), part);
             match client.serve_with_lifecycle(transport, lifecycle).await {
                 Ok(service) => Ok(Opened { service, process: Some(process), hold }),

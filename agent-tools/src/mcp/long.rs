@@ -1,7 +1,7 @@
 //! Lines of a server over pipes that are too long for a message.
 //!
-//! The library below leaves such a line out and tells nobody, so a call would wait for an answer that has come. Here
-//! the answer is followed by an error with its id. If it is not known who waits for a line, the connection ends.
+//! Such a line is left out by its reader, so a call would wait for an answer that has come. Here the answer is followed
+//! by an error with its id. If it is not known who waits for a line, the connection ends.
 
 use std::{
     pin::Pin,
@@ -119,6 +119,14 @@ impl Line {
         }
         value(rest, "\"result\"").or_else(|| value(rest, "\"error\""))?;
         first.or_else(|| last_id(tail)).map(Self::Answers)
+    }
+}
+
+/// Returns the id of the request that a line answers, as far as its beginning and its end tell.
+pub(super) fn answered(line: &str) -> Option<u64> {
+    match Line::read(line, line) {
+        Some(Line::Answers(id)) => Some(id),
+        _ => None,
     }
 }
 

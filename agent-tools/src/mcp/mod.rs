@@ -17,9 +17,11 @@ mod login;
 mod long;
 mod paced;
 mod pins;
+mod pipes;
 mod salvage;
 mod server;
 mod tool;
+mod unread;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -62,8 +64,8 @@ pub use server::{McpLifecycle, McpServer};
 /// - A tool whose description, schema or hints are not those that were accepted is asked about, whatever the rules
 ///   allow. What a server says first is accepted; [`McpBuilder::pinned_in`] keeps it beyond this process.
 /// - Of a server 1,000 tools are taken, each with at most 16 KiB of description and 256 KiB of schema; a message has at
-///   most 16 MiB, and a call whose answer is longer is an error result that says so. [`McpState::Connected`] tells how
-///   many tools were left out.
+///   most 16 MiB, and a call whose answer is longer, or cannot be read, is an error result that says so.
+///   [`McpState::Connected`] tells how many tools were left out.
 /// - The connections live in the runtime in which the servers were started. Once that has ended, calls and
 ///   [`Mcp::reconnect`] fail, and the servers have to be started again.
 /// - The servers end with the last clone and the last of their tools: their process groups are killed. To let them end

@@ -5,10 +5,10 @@
 
 use std::{collections::HashMap, future::Future, sync::Arc, time::Duration};
 
-use futures_util::StreamExt;
+use futures_util::{StreamExt, stream};
 use http::{HeaderName, HeaderValue};
 use rmcp::{
-    model::ClientJsonRpcMessage,
+    model::{ClientJsonRpcMessage, RequestId, ServerJsonRpcMessage},
     transport::{
         common::client_side_sse::BoxedSseResponse,
         streamable_http_client::{
@@ -19,7 +19,7 @@ use rmcp::{
 };
 use tokio::time::timeout;
 
-use super::ends::Part;
+use super::{ends::Part, unread};
 
 /// Least and most milliseconds until a stream that ended is asked for again.
 const SOONEST: u64 = 250;
@@ -45,14 +45,50 @@ async fn asked<T, E: std::error::Error + Send + Sync + 'static>(
     part.perform(request).await.unwrap_or(Err(StreamableHttpError::TransportChannelClosed))
 }
 
-fn paced(stream: BoxedSseResponse, part: &Part) -> BoxedSseResponse {
-    let stream = stream.take_until(part.cut()).map(|event| {
-        event.map(|mut event| {
-            event.retry = event.retry.map(|wait| wait.clamp(SOONEST, LATEST));
-            event
-        })
+/// Bounds what a stream says, which answers the request of this id, or any.
+fn paced(stream: BoxedSseResponse, part: &Part, asked: Option<RequestId>) -> BoxedSseResponse {
+    let stream = stream.take_until(part.cut()).flat_map(move |event| {
+        let events = match event {
+            Ok(mut event) => {
+                event.retry = event.retry.map(|wait| wait.clamp(SOONEST, LATEST));
+                let is_message = matches!(event.event.as_deref(), None | Some("" | "message"));
+                let text = event.data.as_deref().filter(|_| is_message);
+                match text.and_then(|text| unread::instead(text, asked.as_ref())) {
+                    Some(texts) => {
+                        let with = |text| {
+                            let mut event = event.clone();
+                            event.data = Some(text);
+                            Ok(event)
+                        };
+                        texts.into_iter().map(with).collect()
+                    }
+                    None => vec![Ok(event)],
+                }
+            }
+            Err(error) => vec![Err(error)],
+        };
+        stream::iter(events)
     });
     stream.boxed()
+}
+
+/// The answer to the request of this id in the body of a response.
+fn answered<E: std::error::Error + Send + Sync + 'static>(
+    mut message: ServerJsonRpcMessage,
+    asked: &RequestId,
+) -> Result<ServerJsonRpcMessage, StreamableHttpError<E>> {
+    if let ServerJsonRpcMessage::Error(error) = &mut message {
+        // A server that could not read the request names none, or makes up an id.
+        error.id = Some(asked.clone());
+    }
+    match unread::answers(&message).as_ref() == Some(asked) {
+        true => Ok(message),
+        // Nothing else would come.
+        false => {
+            let text = "what it answered is no answer to the request";
+            Err(StreamableHttpError::UnexpectedServerResponse(text.into()))
+        }
+    }
 }
 
 impl<C: StreamableHttpClient + Sync> StreamableHttpClient for Paced<C> {
@@ -79,13 +115,20 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for Paced<C> {
         headers: Headers,
         limits: StreamableHttpResponseLimits,
     ) -> Result<StreamableHttpPostResponse, StreamableHttpError<C::Error>> {
+        let id = match &message {
+            ClientJsonRpcMessage::Request(request) => Some(request.id.clone()),
+            _ => None,
+        };
         let request =
             self.inner.post_message_with_response_limits(uri, message, session, token, headers, limits);
-        Ok(match asked(&self.part, request).await? {
-            StreamableHttpPostResponse::Sse(stream, session) => {
-                StreamableHttpPostResponse::Sse(paced(stream, &self.part), session)
+        Ok(match (asked(&self.part, request).await?, id) {
+            (StreamableHttpPostResponse::Sse(stream, session), id) => {
+                StreamableHttpPostResponse::Sse(paced(stream, &self.part, id), session)
             }
-            other => other,
+            (StreamableHttpPostResponse::Json(message, session), Some(id)) => {
+                StreamableHttpPostResponse::Json(answered(message, &id)?, session)
+            }
+            (other, _) => other,
         })
     }
 
@@ -109,7 +152,7 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for Paced<C> {
         headers: Headers,
     ) -> Result<BoxedSseResponse, StreamableHttpError<C::Error>> {
         let stream = self.inner.get_stream(uri, session, last, token, headers);
-        Ok(paced(asked(&self.part, stream).await?, &self.part))
+        Ok(paced(asked(&self.part, stream).await?, &self.part, None))
     }
 
     async fn get_stream_with_max_sse_event_size(
@@ -122,6 +165,6 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for Paced<C> {
         most: usize,
     ) -> Result<BoxedSseResponse, StreamableHttpError<C::Error>> {
         let stream = self.inner.get_stream_with_max_sse_event_size(uri, session, last, token, headers, most);
-        Ok(paced(asked(&self.part, stream).await?, &self.part))
+        Ok(paced(asked(&self.part, stream).await?, &self.part, None))
     }
 }

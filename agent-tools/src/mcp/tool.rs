@@ -25,7 +25,7 @@ use super::{
     elicit::{Asker, elicit},
     handshake::wanted_for_call,
     link::{LOGINS, Link, Live},
-    long, salvage,
+    long, salvage, unread,
 };
 
 /// Most times that a call is put again with answers to the server's questions.
@@ -203,6 +203,13 @@ impl RemoteTool {
             ServiceError::McpError(error) if error.code.0 == long::CODE => {
                 let text = content::told(&error.message, bound::TEXT);
                 format!("the MCP server `{server}` answered, but {text} and was not read; ask for less")
+            }
+            ServiceError::McpError(error) if error.code.0 == unread::CODE => {
+                let text = content::told(&error.message, bound::TEXT);
+                format!(
+                    "the MCP server `{server}` answered, but {text}. So the outcome of the call is unknown; find out \
+                     before you repeat it"
+                )
             }
             ServiceError::McpError(error) => {
                 let text = content::told(&error.message, bound::TEXT);

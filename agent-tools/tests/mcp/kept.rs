@@ -87,12 +87,12 @@ async fn logs_in(address: &reqwest::Url) {
     ends(address, &[("code", "c-1"), ("state", &field(address, "state"))]).await;
 }
 
-async fn in_time<T>(what: &str, work: impl Future<Output = T>) -> T {
+pub(crate) async fn in_time<T>(what: &str, work: impl Future<Output = T>) -> T {
     timeout(Duration::from_secs(60), work).await.unwrap_or_else(|_| panic!("never: {what}"))
 }
 
 /// A server in the shell, which does this when its tools are listed, and this when one is called.
-fn shell(dir: &std::path::Path, listed: &str, called: &str) -> McpServer {
+pub(crate) fn shell(dir: &std::path::Path, listed: &str, called: &str) -> McpServer {
     const SCRIPT: &str = r#"echo $$ >> "$0/started"
         lives=$(wc -l < "$0/started")
         schema='"inputSchema":{"type":"object"}'

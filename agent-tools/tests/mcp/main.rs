@@ -21,6 +21,7 @@ mod manners;
 mod pinned;
 mod questions;
 mod runtimes;
+mod unread;
 mod zoo;
 
 use std::{sync::Arc, time::Duration};

@@ -3,10 +3,18 @@
 //! The library below keeps tasks of its own. They are not reached by dropping what it returns, so the requests that
 //! they wait for are cut here.
 
-use std::{future::Future, pin::Pin};
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 use futures_util::FutureExt;
 use rmcp::{
+    model::{GetExtensions, JsonRpcMessage},
     service::{RxJsonRpcMessage, ServiceError, ServiceRole, TxJsonRpcMessage},
     transport::Transport,
 };
@@ -36,6 +44,25 @@ pub(super) struct Gone(watch::Receiver<()>);
 #[derive(Debug, Clone)]
 pub(super) struct Ended(watch::Receiver<bool>);
 
+/// Tells of a call whether a request of it was given to the connection, so that the server may have got it. It goes along
+/// with the requests.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Sent(Arc<AtomicUsize>);
+
+impl Sent {
+    /// Takes back the request that could not be written: the server got no whole line.
+    pub(super) fn take_back(&self) {
+        let less = |count: usize| count.checked_sub(1);
+        // There is nothing to take back where the connection ended first.
+        let _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
+    }
+
+    /// True if the server may have got a request.
+    pub(super) fn is_any(&self) -> bool {
+        self.0.load(Ordering::Acquire) > 0
+    }
+}
+
 /// Makes a hold, and the first part. The others are clones of it.
 pub(super) fn hold() -> (Hold, Part) {
     let ((cut, is_cut), (tell, gone)) = (watch::channel(false), watch::channel(()));
@@ -60,6 +87,11 @@ impl Hold {
 }
 
 impl Ended {
+    /// True if no answer can come any more.
+    pub(super) fn is_over(&self) -> bool {
+        *self.0.borrow()
+    }
+
     /// Waits for an answer until none can come. The library below loses a request that is sent just as it ends, and
     /// never answers it. The work is pinned by the caller: a function keeps a future that it is given twice.
     ///
@@ -133,6 +165,11 @@ impl<R: ServiceRole, T: Transport<R>> Transport<R> for Ending<T> {
         &mut self,
         message: TxJsonRpcMessage<R>,
     ) -> impl Future<Output = Result<(), T::Error>> + Send + 'static {
+        if let JsonRpcMessage::Request(asked) = &message
+            && let Some(sent) = asked.request.extensions().get::<Sent>()
+        {
+            sent.0.fetch_add(1, Ordering::AcqRel);
+        }
         self.inner.send(message)
     }
 

@@ -59,7 +59,8 @@ pub use server::{McpLifecycle, McpServer};
 ///   that. [`Mcp::reconnect`] tries at once.
 /// - One attempt to connect is made for all who wait, who share its failure. It ends when nobody waits for it any more.
 /// - A connection that broke is made anew once for the next call. A call that ran when it broke is repeated if its tool
-///   only reads, and is an error result otherwise. A server that was silent for 30 s is pinged before a call.
+///   only reads, or if the server did not get it, and is an error result otherwise. A server that was silent for 30 s
+///   is pinged before a call.
 /// - When a call is dropped, the server is told, and may go on nevertheless.
 /// - A tool whose description, schema or hints are not those that were accepted is asked about, whatever the rules
 ///   allow. What a server says first is accepted; [`McpBuilder::pinned_in`] keeps it beyond this process.

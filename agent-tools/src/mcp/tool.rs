@@ -23,6 +23,7 @@ use super::{
     content,
     declared::{Declared, Kind},
     elicit::{Asker, elicit},
+    ends::Sent,
     handshake::wanted_for_call,
     link::{LOGINS, Link, Live},
     long, salvage, unread,
@@ -33,6 +34,31 @@ const ROUNDS: usize = 16;
 /// Most resources or prompts that are listed.
 const LISTED: usize = 500;
 const PAGES: usize = 20;
+
+/// The reason that a call came to nothing.
+#[derive(Debug)]
+enum Failed {
+    /// The connection ended before the server got a request.
+    Unsent,
+    Answered(ServiceError),
+}
+
+impl Failed {
+    fn error(&self) -> Option<&ServiceError> {
+        match self {
+            Self::Unsent => None,
+            Self::Answered(error) => Some(error),
+        }
+    }
+
+    /// True if the call can be made once more, on another connection.
+    fn is_repeated(&self, repeat: Repeat) -> bool {
+        match self {
+            Self::Unsent => true,
+            Self::Answered(error) => matches!(error, ServiceError::TransportClosed) && repeat == Repeat::Safe,
+        }
+    }
+}
 
 /// A tool of a server.
 #[derive(Debug)]
@@ -52,7 +78,7 @@ impl Tool for RemoteTool {
             return Err(ToolError::tell("the arguments are no object"));
         };
         match self.perform_with_login(&arguments, cx).await? {
-            Err(ServiceError::TransportClosed) if self.declared.spec.repeat() == Repeat::Safe => {
+            Err(failed) if failed.is_repeated(self.declared.spec.repeat()) => {
                 // Once more, on another connection.
                 let live = self.live().await?;
                 Box::pin(self.perform(&live, &arguments, cx)).await.map_err(|error| self.told(&error))
@@ -83,12 +109,12 @@ impl RemoteTool {
         &self,
         arguments: &Map<String, Value>,
         cx: &ToolContext<'_>,
-    ) -> Result<Result<ToolOutput, ServiceError>, ToolError> {
+    ) -> Result<Result<ToolOutput, Failed>, ToolError> {
         for round in 0..LOGINS {
             let seen = self.link.logins();
             let live = self.live().await?;
             let performed = self.perform(&live, arguments, cx).await;
-            let wanted = performed.as_ref().err().and_then(wanted_for_call);
+            let wanted = performed.as_ref().err().and_then(Failed::error).and_then(wanted_for_call);
             match wanted.filter(|wanted| wanted.is_more || round == 0) {
                 Some(wanted) => {
                     Box::pin(self.link.log_in_again(wanted, seen)).await.map_err(ToolError::Tell)?;
@@ -106,24 +132,35 @@ impl RemoteTool {
         live: &Live,
         arguments: &Map<String, Value>,
         cx: &ToolContext<'_>,
-    ) -> Result<ToolOutput, ServiceError> {
-        let work = pin!(self.perform_on(live, arguments, cx));
-        match self.link.until_shut(live.ended().or_done(work)).await {
+    ) -> Result<ToolOutput, Failed> {
+        let sent = Sent::default();
+        let work = pin!(self.perform_on(live, arguments, &sent, cx));
+        let done = match self.link.until_shut(live.ended().or_done(work)).await {
             // A server that takes no request performs no call either.
-            Err(ServiceError::TransportSend(_)) if live.takes_nothing() => Err(ServiceError::TransportClosed),
+            Err(ServiceError::TransportSend(_)) if live.takes_nothing() => {
+                sent.take_back();
+                Err(ServiceError::TransportClosed)
+            }
             other => other,
-        }
+        };
+        // Those that only read tell nothing of it.
+        let is_unsent = || matches!(self.declared.kind, Kind::Tool(_)) && !sent.is_any();
+        done.map_err(|error| match error {
+            ServiceError::TransportClosed if is_unsent() => Failed::Unsent,
+            error => Failed::Answered(error),
+        })
     }
 
     async fn perform_on(
         &self,
         live: &Live,
         arguments: &Map<String, Value>,
+        sent: &Sent,
         cx: &ToolContext<'_>,
     ) -> Result<ToolOutput, ServiceError> {
         let text = |name: &str| arguments.get(name).and_then(Value::as_str).map(str::to_owned);
         let output = match &self.declared.kind {
-            Kind::Tool(name) => self.call_tool(live, name, arguments, cx).await.map(content::output_of),
+            Kind::Tool(name) => self.call_tool(live, name, arguments, sent, cx).await.map(content::output_of),
             // Apart, so that calls of tools have no room for them.
             Kind::Resources => match text("uri") {
                 Some(uri) => Box::pin(read(live.peer(), uri)).await,
@@ -146,6 +183,7 @@ impl RemoteTool {
         live: &Live,
         name: &str,
         arguments: &Map<String, Value>,
+        sent: &Sent,
         cx: &ToolContext<'_>,
     ) -> Result<CallToolResult, ServiceError> {
         let mut answered = None;
@@ -155,7 +193,9 @@ impl RemoteTool {
                 params.request_state = state;
                 params.input_responses = Some(answers);
             }
-            let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+            let mut request = CallToolRequest::new(params);
+            request.extensions.insert(sent.clone());
+            let request = ClientRequest::CallToolRequest(request);
             match ask(live, request, cx).await? {
                 ServerResult::CallToolResult(result) => return Ok(result),
                 ServerResult::InputRequiredResult(asked) => {
@@ -197,8 +237,13 @@ impl RemoteTool {
     }
 
     /// What the model is told of a failure.
-    fn told(&self, error: &ServiceError) -> ToolError {
+    fn told(&self, failed: &Failed) -> ToolError {
         let server = &self.link.server.name;
+        let Failed::Answered(error) = failed else {
+            return ToolError::Tell(format!(
+                "the MCP server `{server}` ended before it got the call, and performed nothing"
+            ));
+        };
         ToolError::Tell(match error {
             ServiceError::McpError(error) if error.code.0 == long::CODE => {
                 let text = content::told(&error.message, bound::TEXT);
@@ -365,4 +410,91 @@ fn shown(mut lines: Vec<String>, what: &str) -> ToolOutput {
         lines.push(format!("There are more than {LISTED} {what}; these are the first."));
     }
     ToolOutput::text(lines.join("\n"))
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::future::pending;
+
+    use entourage_core::{
+        Result,
+        agent::Agent,
+        run::{Outcome, RunContext, Task},
+        tool::Tools,
+    };
+    use entourage_runtime::{AllowAll, Runtime, permission::Policy};
+    use serde_json::json;
+
+    use super::*;
+    use crate::mcp::{McpLifecycle, McpServer};
+
+    /// Calls a tool on a connection that ended when the call had it, and once more.
+    #[derive(Debug)]
+    struct Late(RemoteTool, std::path::PathBuf);
+
+    #[async_trait]
+    impl Tool for Late {
+        fn spec(&self) -> &ToolSpec {
+            self.0.spec()
+        }
+
+        async fn call(&self, input: ToolInput, cx: &ToolContext<'_>) -> Result<ToolOutput, ToolError> {
+            let live = self.0.live().await?;
+            std::fs::write(&self.1, "").map_err(|error| ToolError::tell(error.to_string()))?;
+            let never = pin!(pending::<Result<(), ServiceError>>());
+            assert!(live.ended().or_done(never).await.is_err());
+            let performed = self.0.perform(&live, &Map::new(), cx).await;
+            assert!(matches!(performed, Err(Failed::Unsent)), "{performed:?}");
+            self.0.call(input, cx).await
+        }
+    }
+
+    #[derive(Clone)]
+    struct Caller(Tools);
+
+    #[async_trait]
+    impl Agent for Caller {
+        fn name(&self) -> &str {
+            "caller"
+        }
+
+        async fn run(&self, _: Task, cx: &RunContext) -> Result<Outcome> {
+            let result = cx.call_tool(&self.0, "mcp_files_write", &json!({})).await?;
+            Ok(Outcome::completed(result.to_text()))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_call_that_comes_too_late_for_its_connection_is_not_unknown() {
+        const SCRIPT: &str = r#"answer() { printf '{"jsonrpc":"2.0","id":%s,"result":{%s}}\n' "$id" "$1"; }
+            while read -r line; do
+                id=$(printf '%s' "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')
+                case "$line" in
+                    *'"initialize"'*)
+                        about='"capabilities":{"tools":{}},"serverInfo":{"name":"sh","version":"1"}'
+                        answer "\"protocolVersion\":\"2025-06-18\",$about" ;;
+                    *'"tools/list"'*)
+                        answer '"tools":[{"name":"write","inputSchema":{"type":"object"}}]'
+                        if ! [ -e "$0" ]; then
+                            while ! [ -e "$0" ]; do sleep 0.01; done
+                            exec >&-
+                            sleep 600
+                        fi ;;
+                    *'"tools/call"'*) answer '"content":[{"type":"text","text":"good"}]' ;;
+                esac
+            done"#;
+        let dir = tempfile::tempdir().unwrap();
+        let close = dir.path().join("close");
+        let server = McpServer::command("files", "sh", ["-c", SCRIPT, close.to_str().unwrap()])
+            .with_lifecycle(McpLifecycle::Initialize);
+        let link = Arc::new(Link::new(server, Arc::default(), None, tokio::runtime::Handle::current()));
+        link.live().await.unwrap();
+        let declared = link.tools().remove(0);
+        let late = Late(RemoteTool { link: Arc::clone(&link), declared }, close);
+        let runtime = Runtime::builder().approver(AllowAll).policy(Policy::allow_all()).build();
+        let caller = Caller(Tools::new([Arc::new(late) as Arc<dyn Tool>]).unwrap());
+        let outcome = runtime.session().start(&caller, "go").outcome().await.unwrap();
+        assert_eq!(outcome.text, "good");
+        link.shut_down().await;
+    }
 }

@@ -156,15 +156,16 @@ fn deaf(dir: &std::path::Path) -> McpServer {
 
 #[tokio::test]
 async fn a_server_that_takes_no_request_is_started_anew() {
-    for (tool, told) in [("mcp_fake_look", Ok("heard")), ("mcp_fake_write", Err("is unknown"))] {
+    // A call that could not be written was not performed either, so it is made on the next connection.
+    for tool in ["mcp_fake_look", "mcp_fake_write"] {
         let dir = tempfile::tempdir().unwrap();
         let mcp = started([deaf(dir.path())]).await;
         eventually("it is deaf", || !notes(dir.path(), "deaf").is_empty()).await;
-        match (in_time("the call ends", call(&mcp, tool, json!({}))).await, told) {
-            (Ok(text), Ok(expected)) => assert_eq!(text, expected),
-            (Err(text), Err(expected)) => assert!(text.contains(expected), "{text}"),
-            (other, _) => panic!("{tool}: {other:?}"),
-        }
+        assert_eq!(
+            in_time("the call ends", call(&mcp, tool, json!({}))).await.as_deref(),
+            Ok("heard"),
+            "{tool}"
+        );
         assert_eq!(in_time("the next call", call(&mcp, "mcp_fake_write", json!({}))).await.unwrap(), "heard");
         let lives = notes(dir.path(), "started");
         assert_eq!(lives.len(), 2);

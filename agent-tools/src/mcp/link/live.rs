@@ -104,7 +104,8 @@ impl Live {
     fn is_there(&self) -> bool {
         // Another process may hold the pipes of one that has ended.
         let is_open = !self.service.is_closed() && !self.peer().is_transport_closed();
-        is_open && !self.has_ended() && !self.is_deaf.load(Ordering::Acquire)
+        // Who waits for an answer is told of the end before those two know.
+        is_open && !self.hold.ended().is_over() && !self.has_ended() && !self.is_deaf.load(Ordering::Acquire)
     }
 
     /// True if the connection is there, and need not be asked: the server said something not long ago.
@@ -155,5 +156,47 @@ impl Live {
         if timeout(REST, self.hold.gone().wait()).await.is_err() {
             self.hold.cut();
         }
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use crate::mcp::{
+        McpLifecycle, McpServer,
+        ends::{Ending, hold},
+        handshake::open,
+    };
+
+    #[tokio::test]
+    async fn a_connection_is_not_there_any_more_once_those_who_wait_are_told_of_its_end() {
+        const SCRIPT: &str = r#"read -r line
+        id=$(printf '%s' "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')
+        about='"capabilities":{},"serverInfo":{"name":"sh","version":"1"}'
+        printf '{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-06-18",%s}}\n' "$id" "$about"
+        sleep 600"#;
+        let server =
+            McpServer::command("files", "sh", ["-c", SCRIPT]).with_lifecycle(McpLifecycle::Initialize);
+        let calls = Arc::<Calls>::default();
+        let client = Client {
+            server: "files".to_owned(),
+            calls: Arc::clone(&calls),
+            changed: Arc::default(),
+            approver: None,
+            asks: Arc::default(),
+        };
+        let processes = tokio::sync::watch::channel(()).0;
+        let Ok(mut opened) = open(&server, client, None, processes.subscribe()).await else {
+            panic!("it does not open")
+        };
+        let (hold, part) = hold();
+        let theirs = std::mem::replace(&mut opened.hold, hold);
+        let live = Live::new(opened, calls, Handle::current());
+        assert!(live.is_there());
+        // The task of the connection has not ended yet.
+        drop(Ending::new((), part));
+        assert!(!live.service.is_closed() && !live.is_there());
+        drop((live, theirs));
+        processes.closed().await;
     }
 }

@@ -125,7 +125,8 @@ impl Live {
         let options = PeerRequestOptions::with_timeout(PING);
         let asked =
             async { self.peer().send_request_with_option(ping, options).await?.await_response().await };
-        let asked = timeout(PING, Box::pin(asked));
+        let mut asked = Box::pin(asked);
+        let asked = timeout(PING, self.ended().or_done(asked.as_mut()));
         let answered = matches!(asked.await, Ok(Ok(_) | Err(ServiceError::McpError(_))));
         if answered {
             self.hear();

@@ -65,7 +65,11 @@ impl Link {
             calls,
             self.runtime.clone(),
         );
-        let listed = match list(live.peer()).await {
+        let listed = {
+            let mut listed = Box::pin(list(live.peer()));
+            live.ended().or_done(listed.as_mut()).await
+        };
+        let listed = match listed {
             Ok(listed) => listed,
             Err(error) => {
                 let failure = match wanted_for_call(&error) {

@@ -728,6 +728,11 @@ async fn attack_46_pages_that_grow_without_end_are_refused_and_harm_nothing() {
     let quotes = "<blockquote>".repeat(490);
     pages.push(("broken lines", format!("{quotes}{}x", "<br>".repeat(20_000))));
     pages.push(("lines of a picture", format!("{quotes}<img src=x alt='{}'>", "a\n".repeat(20_000))));
+    let codes: String = (0..400).map(|number| format!("<code class=language-{number}>")).collect();
+    pages.push(("marks in a template", format!("<template><p>{codes}{}", "<p>x".repeat(200_000))));
+    pages.push(("elements in a template", format!("<template>{}", "<div>".repeat(200_000))));
+    pages.push(("options", format!("<select>{}", "<option>x</option>".repeat(40_000))));
+    pages.push(("a broken table", format!("<table>{}", "<br>".repeat(200_000))));
     pages.push(("nested captions", "<table><thead></thead><caption>".repeat(100)));
     for (name, page) in pages {
         let server = Server::page("text/html", page);

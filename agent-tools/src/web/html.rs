@@ -6,20 +6,16 @@
 use std::{
     rc::Rc,
     sync::{Arc, Weak},
-    time::Instant,
 };
 
 use entourage_core::tool::ToolError;
-use html5ever::{
-    ParseOpts, parse_document,
-    tendril::{StrTendril, TendrilSink},
-};
-use markup5ever_rcdom::{Handle, Node, NodeData, RcDom};
+use markup5ever_rcdom::{Handle, NodeData};
 use tokio::sync::oneshot;
 
 use super::{
     markdown::{self, most_copied},
     readers::Readers,
+    tree::parsed,
 };
 
 /// Elements that say nothing about the content of a page.
@@ -31,16 +27,6 @@ const INLINE: &[&str] = &[
     "a", "abbr", "b", "bdi", "bdo", "cite", "code", "data", "dfn", "em", "font", "i", "img", "kbd", "label",
     "mark", "q", "s", "samp", "small", "span", "strong", "sub", "sup", "time", "tt", "u", "var", "wbr",
 ];
-
-/// Most elements within one another; browsers stop at 512. Most nodes.
-const DEPTH: usize = 512;
-const NODES: usize = 500_000;
-
-/// Bytes that are parsed between two looks at the tree.
-const PIECE: usize = 4 << 10;
-
-/// Parsing takes this many times as long as counting, at least.
-const COUNTING: u32 = 32;
 
 /// The content of a page as Markdown.
 ///
@@ -77,8 +63,10 @@ impl Link {
 /// # Errors
 /// As of [`markdown`].
 pub(super) async fn links(readers: &Readers, html: String) -> Result<Vec<Link>, ToolError> {
-    on_thread(readers, html, |document, _, _| {
+    on_thread(readers, html, |document, bytes, _| {
         let mut links = Vec::new();
+        // An address stands again in each element that opens its link again.
+        let mut room = most_copied(bytes);
         let mut left = vec![Rc::clone(document)];
         while let Some(node) = left.pop() {
             if let NodeData::Element { name, attrs, .. } = &node.data
@@ -89,7 +77,12 @@ pub(super) async fn links(readers: &Readers, html: String) -> Result<Vec<Link>, 
                     let found = attrs.iter().find(|it| &*it.name.local == name);
                     found.map(|it| it.value.to_string()).unwrap_or_default()
                 };
-                links.push(Link { class: of("class"), href: of("href"), text: bare(&node) });
+                let link = Link { class: of("class"), href: of("href"), text: bare(&node) };
+                room = room.checked_sub(link.class.len() + link.href.len() + link.text.len())?;
+                links.push(link);
+            }
+            if markdown::tag(&node) == "template" {
+                continue;
             }
             left.extend(node.children.borrow().iter().rev().map(Rc::clone));
         }
@@ -124,68 +117,6 @@ async fn on_thread<T: Send + 'static>(
 
 fn too_much() -> ToolError {
     ToolError::tell("the page is nested or repeated beyond what can be read; fetch it with the format `html`")
-}
-
-/// The tree of a page, unless it grows beyond the bounds or nobody waits for it.
-fn parsed(html: &str, is_over: impl Fn() -> bool) -> Option<Handle> {
-    let dom = RcDom::default();
-    let document = Rc::clone(&dom.document);
-    let mut parser = parse_document(dom, ParseOpts::default());
-    let (mut counted, mut cost) = (Instant::now(), std::time::Duration::ZERO);
-    let mut rest = html;
-    while !rest.is_empty() {
-        let (piece, next) = rest.split_at(rest.floor_char_boundary(PIECE));
-        parser.process(StrTendril::from_slice(piece));
-        rest = next;
-        if is_over() || open_depth(&document) > DEPTH {
-            return None;
-        }
-        if counted.elapsed() >= cost * COUNTING {
-            let began = Instant::now();
-            if !is_within_bounds(&document, html.len()) {
-                return None;
-            }
-            (counted, cost) = (Instant::now(), began.elapsed());
-        }
-    }
-    drop(parser.finish());
-    is_within_bounds(&document, html.len()).then_some(document)
-}
-
-/// The depth of what was parsed last.
-fn open_depth(document: &Handle) -> usize {
-    let mut depth = 0;
-    let mut node = Rc::clone(document);
-    loop {
-        let Some(last) = node.children.borrow().last().map(Rc::clone) else { return depth };
-        (node, depth) = (last, depth + 1);
-    }
-}
-
-fn is_within_bounds(document: &Node, bytes: usize) -> bool {
-    Count { nodes: NODES, copies: most_copied(bytes) }.takes(document, 0)
-}
-
-/// The room that a tree has left: nodes, and bytes of text times their depth, since each element copies what is in it.
-struct Count {
-    nodes: usize,
-    copies: usize,
-}
-
-impl Count {
-    /// Takes a node with all below it. Returns false beyond the bounds, of which that on the depth holds for the calls
-    /// within one another too.
-    fn takes(&mut self, node: &Node, depth: usize) -> bool {
-        let copied = match &node.data {
-            NodeData::Text { contents } => contents.borrow().len().saturating_mul(depth),
-            _ => 0,
-        };
-        let (Some(nodes), Some(copies)) = (self.nodes.checked_sub(1), self.copies.checked_sub(copied)) else {
-            return false;
-        };
-        *self = Self { nodes, copies };
-        depth <= DEPTH && node.children.borrow().iter().all(|child| self.takes(child, depth + 1))
-    }
 }
 
 /// A step of the walk over a tree: a node, or the end of a line.

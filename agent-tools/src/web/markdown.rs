@@ -219,14 +219,14 @@ fn joins(kept: &Node, next: &Node) -> bool {
     true
 }
 
-fn tag(node: &Node) -> &str {
+pub(super) fn tag(node: &Node) -> &str {
     match &node.data {
         NodeData::Element { name, .. } => &name.local,
         _ => "",
     }
 }
 
-fn parent(node: &Node) -> Option<Handle> {
+pub(super) fn parent(node: &Node) -> Option<Handle> {
     let parent = node.parent.take();
     let found = parent.as_ref().and_then(std::rc::Weak::upgrade);
     node.parent.set(parent);
@@ -372,13 +372,13 @@ fn push_row(text: &mut String, cells: &[String], widths: &[usize]) {
     text.push('\n');
 }
 
-/// True if a table has a head of its own, and not only one of a table within it.
+/// True if a table has a head of its own, and not only one of a table or a template within it.
 fn has_head(table: &Node) -> bool {
     table
         .children
         .borrow()
         .iter()
-        .filter(|child| tag(child) != "table")
+        .filter(|child| !matches!(tag(child), "table" | "template"))
         .any(|child| matches!(tag(child), "th" | "thead") || has_head(child))
 }
 

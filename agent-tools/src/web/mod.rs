@@ -14,6 +14,7 @@ mod read;
 mod readers;
 mod search;
 mod transport;
+mod tree;
 
 use std::{collections::BTreeSet, fmt, future::Future, net::IpAddr, sync::Arc};
 

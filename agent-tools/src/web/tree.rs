@@ -1,0 +1,395 @@
+//! The tree of a page, within bounds that hold at each node that is made.
+//!
+//! A few bytes may open hundreds of marks again, and the tree builder scans all open elements at a tag. So nodes are
+//! counted where they are made, and steps at each tag. Once a bound is passed, the builder gets no more.
+
+use std::{
+    borrow::Cow,
+    cell::{Cell, RefCell},
+    iter,
+    rc::Rc,
+};
+
+use html5ever::{
+    Attribute, ExpandedName, QualName, TokenizerResult,
+    buffer_queue::BufferQueue,
+    tendril::StrTendril,
+    tokenizer::{TagKind, Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts},
+    tree_builder::{ElementFlags, NodeOrText, QuirksMode, TreeBuilder, TreeBuilderOpts, TreeSink},
+};
+use markup5ever_rcdom::{Handle, Node, NodeData, RcDom};
+
+use super::markdown::{most_copied, parent};
+
+/// Most elements within one another; browsers stop at 512.
+const DEPTH: usize = 512;
+
+/// Most nodes that are made, and those that a page may have beyond one for each of its bytes.
+const NODES: usize = 500_000;
+const FEW_NODES: usize = 50_000;
+
+/// Most steps at tags, for each byte of a page and in any case. An ordinary page takes few for a byte.
+const STEPS: usize = 64;
+const FEW_STEPS: usize = 16 << 20;
+
+/// Steps at an open element, for a tag that ends an element.
+const SCANS: usize = 4;
+
+/// Elements that are placed between two looks at the depth.
+const LOOKS: usize = 64;
+
+/// Bytes that are parsed between two looks at whether all is over.
+const PIECE: usize = 4 << 10;
+
+/// Returns the tree of a page, unless it grows beyond the bounds or nobody waits for it.
+pub(super) fn parsed(html: &str, is_over: impl Fn() -> bool) -> Option<Handle> {
+    let sink = Sink::new(html.len());
+    let document = sink.get_document();
+    let builder = TreeBuilder::new(sink, TreeBuilderOpts::default());
+    let tokenizer = Tokenizer::new(Tokens { builder }, TokenizerOpts::default());
+    let input = BufferQueue::default();
+    let mut rest = html;
+    while !rest.is_empty() {
+        let (piece, next) = rest.split_at(rest.floor_char_boundary(PIECE));
+        input.push_back(StrTendril::from_slice(piece));
+        while !matches!(tokenizer.feed(&input), TokenizerResult::Done) {}
+        rest = next;
+        if is_over() || tokenizer.sink.is_over() {
+            return None;
+        }
+    }
+    tokenizer.end();
+    let mut copies = most_copied(html.len());
+    (!tokenizer.sink.is_over() && fits(&document, 0, &mut copies)).then_some(document)
+}
+
+/// The way from the tokenizer to the tree builder.
+struct Tokens {
+    builder: TreeBuilder<Handle, Sink>,
+}
+
+impl Tokens {
+    fn is_over(&self) -> bool {
+        self.builder.sink.is_over.get()
+    }
+}
+
+impl TokenSink for Tokens {
+    type Handle = Handle;
+
+    fn process_token(&self, token: Token, line: u64) -> TokenSinkResult<Handle> {
+        if matches!(token, Token::ParseError(_)) {
+            return TokenSinkResult::Continue;
+        }
+        if let Token::TagToken(tag) = &token {
+            let scans = if tag.kind == TagKind::EndTag { SCANS } else { 1 };
+            let sink = &self.builder.sink;
+            sink.spend(&sink.steps, 1 + sink.depth.get() * scans);
+        }
+        if self.is_over() {
+            return TokenSinkResult::Continue;
+        }
+        self.builder.process_token(token, line)
+    }
+
+    fn end(&self) {
+        self.builder.end();
+    }
+
+    fn adjusted_current_node_present_but_not_in_html_namespace(&self) -> bool {
+        self.builder.adjusted_current_node_present_but_not_in_html_namespace()
+    }
+}
+
+/// Makes the nodes of a tree, and counts them.
+struct Sink {
+    dom: RcDom,
+    nodes: Cell<usize>,
+    steps: Cell<usize>,
+    placed: Cell<usize>,
+    /// The depth at the last look.
+    depth: Cell<usize>,
+    is_over: Cell<bool>,
+}
+
+impl Sink {
+    fn new(bytes: usize) -> Self {
+        Self {
+            dom: RcDom::default(),
+            nodes: bytes.saturating_add(FEW_NODES).min(NODES).into(),
+            steps: bytes.saturating_mul(STEPS).saturating_add(FEW_STEPS).into(),
+            placed: Cell::default(),
+            depth: Cell::default(),
+            is_over: Cell::default(),
+        }
+    }
+
+    fn spend(&self, left: &Cell<usize>, count: usize) {
+        match left.get().checked_sub(count) {
+            Some(rest) => left.set(rest),
+            None => self.is_over.set(true),
+        }
+    }
+
+    fn made(&self, data: NodeData) -> Handle {
+        self.spend(&self.nodes, 1);
+        Node::new(data)
+    }
+
+    fn text(&self, text: StrTendril) -> Handle {
+        self.made(NodeData::Text { contents: RefCell::new(text) })
+    }
+
+    /// Looks at the depth of an element from time to time.
+    fn look(&self, parent: &Node, child: &Node) {
+        if matches!(child.data, NodeData::Element { .. }) {
+            let placed = self.placed.get().wrapping_add(1);
+            self.placed.set(placed);
+            if placed.is_multiple_of(LOOKS) {
+                let depth = depth(parent);
+                self.depth.set(depth);
+                if depth > DEPTH {
+                    self.is_over.set(true);
+                }
+            }
+        }
+    }
+
+    /// The parent of a node and its index there. The last children are those that are asked for.
+    fn place(&self, node: &Handle) -> Option<(Handle, usize)> {
+        let parent = parent(node)?;
+        let (index, count) = {
+            let children = parent.children.borrow();
+            (children.iter().rposition(|child| Rc::ptr_eq(child, node))?, children.len())
+        };
+        self.spend(&self.steps, count - index);
+        Some((parent, index))
+    }
+}
+
+fn depth(node: &Node) -> usize {
+    iter::successors(parent(node), |node| parent(node)).count() + 1
+}
+
+/// Adds text to a node, if that is one of text.
+fn joins(node: Option<&Handle>, text: &StrTendril) -> bool {
+    let Some(NodeData::Text { contents }) = node.map(|node| &node.data) else { return false };
+    contents.borrow_mut().push_tendril(text);
+    true
+}
+
+impl TreeSink for Sink {
+    type Handle = Handle;
+    type Output = ();
+    type ElemName<'a> = ExpandedName<'a>;
+
+    fn finish(self) {}
+
+    fn parse_error(&self, _: Cow<'static, str>) {}
+
+    fn get_document(&self) -> Handle {
+        self.dom.get_document()
+    }
+
+    fn elem_name<'a>(&'a self, target: &'a Handle) -> ExpandedName<'a> {
+        self.dom.elem_name(target)
+    }
+
+    /// Makes an element. What is in a template lies among its children, so that all bounds hold for it.
+    fn create_element(&self, name: QualName, attrs: Vec<Attribute>, flags: ElementFlags) -> Handle {
+        self.made(NodeData::Element {
+            name,
+            attrs: RefCell::new(attrs),
+            template_contents: RefCell::default(),
+            mathml_annotation_xml_integration_point: flags.mathml_annotation_xml_integration_point,
+        })
+    }
+
+    fn get_template_contents(&self, target: &Handle) -> Handle {
+        Rc::clone(target)
+    }
+
+    fn create_comment(&self, contents: StrTendril) -> Handle {
+        self.made(NodeData::Comment { contents })
+    }
+
+    fn create_pi(&self, _: StrTendril, contents: StrTendril) -> Handle {
+        self.create_comment(contents)
+    }
+
+    fn append(&self, parent: &Handle, child: NodeOrText<Handle>) {
+        let child = match child {
+            NodeOrText::AppendText(text) => {
+                if joins(parent.children.borrow().last(), &text) {
+                    return;
+                }
+                self.text(text)
+            }
+            NodeOrText::AppendNode(node) => node,
+        };
+        self.look(parent, &child);
+        child.parent.set(Some(Rc::downgrade(parent)));
+        parent.children.borrow_mut().push(child);
+    }
+
+    fn append_before_sibling(&self, sibling: &Handle, child: NodeOrText<Handle>) {
+        if let NodeOrText::AppendNode(node) = &child {
+            self.remove_from_parent(node);
+        }
+        let Some((parent, index)) = self.place(sibling) else { return };
+        let child = match child {
+            NodeOrText::AppendText(text) => {
+                let before = index.checked_sub(1);
+                if joins(
+                    before.and_then(|before| parent.children.borrow().get(before).cloned()).as_ref(),
+                    &text,
+                ) {
+                    return;
+                }
+                self.text(text)
+            }
+            NodeOrText::AppendNode(node) => node,
+        };
+        self.look(&parent, &child);
+        child.parent.set(Some(Rc::downgrade(&parent)));
+        parent.children.borrow_mut().insert(index, child);
+    }
+
+    fn append_based_on_parent_node(&self, element: &Handle, previous: &Handle, child: NodeOrText<Handle>) {
+        if parent(element).is_some() {
+            self.append_before_sibling(element, child);
+        } else {
+            self.append(previous, child);
+        }
+    }
+
+    fn append_doctype_to_document(&self, _: StrTendril, _: StrTendril, _: StrTendril) {}
+
+    fn same_node(&self, one: &Handle, other: &Handle) -> bool {
+        Rc::ptr_eq(one, other)
+    }
+
+    fn set_quirks_mode(&self, _: QuirksMode) {}
+
+    /// Adds nothing: the attributes of a page's own elements are not shown.
+    fn add_attrs_if_missing(&self, _: &Handle, _: Vec<Attribute>) {}
+
+    fn remove_from_parent(&self, target: &Handle) {
+        if let Some((parent, index)) = self.place(target) {
+            parent.children.borrow_mut().remove(index);
+            target.parent.set(None);
+        }
+    }
+
+    fn reparent_children(&self, node: &Handle, new_parent: &Handle) {
+        self.spend(&self.steps, node.children.borrow().len());
+        self.dom.reparent_children(node, new_parent);
+    }
+
+    fn is_mathml_annotation_xml_integration_point(&self, target: &Handle) -> bool {
+        self.dom.is_mathml_annotation_xml_integration_point(target)
+    }
+
+    /// Leaves the selected option where it is. `RcDom` would look through the whole list at the end of each option.
+    fn maybe_clone_an_option_into_selectedcontent(&self, _: &Handle) {}
+}
+
+/// Takes a node with all below it from the room for copies: bytes of text times their depth, since each element copies
+/// what is in it. Returns false beyond the bounds. That on the depth holds for the calls within one another too.
+fn fits(node: &Node, depth: usize, copies: &mut usize) -> bool {
+    let copied = match &node.data {
+        NodeData::Text { contents } => contents.borrow().len().saturating_mul(depth),
+        _ => 0,
+    };
+    let Some(rest) = copies.checked_sub(copied) else { return false };
+    *copies = rest;
+    depth <= DEPTH && node.children.borrow().iter().all(|child| fits(child, depth + 1, copies))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::Arc,
+        time::{Duration, Instant},
+    };
+
+    use htmd::HtmlToMarkdown;
+    use html5ever::{ParseOpts, parse_document, tendril::TendrilSink};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::web::{html::SKIPPED, markdown::markdown};
+
+    /// The elements and texts of a tree in one line.
+    fn shape(node: &Node) -> String {
+        let children: String = node.children.borrow().iter().map(|child| shape(child)).collect();
+        match &node.data {
+            NodeData::Text { contents } => format!("'{}'", contents.borrow()),
+            NodeData::Element { name, .. } => format!("{}({children})", name.local),
+            _ => children,
+        }
+    }
+
+    #[test]
+    fn attack_46_what_is_made_is_counted_where_it_is_made() {
+        let marks: String = (0..400).map(|number| format!("<code class=language-{number}>")).collect();
+        for (name, page) in [
+            ("elements in a template", format!("<template>{}", "<div>".repeat(1_000))),
+            ("templates in templates", "<template>".repeat(1_000)),
+            ("marks in a template", format!("<template><p>{marks}{}", "<p>x".repeat(1_000))),
+            ("marks", format!("<p>{marks}{}", "<p>x".repeat(1_000))),
+            ("tags that end nothing", format!("{}{}", "<span>".repeat(480), "</x>".repeat(200_000))),
+            (
+                "looks at other depths",
+                format!("{}{}", "<p><i>".repeat(400), "</body><!--x--><i>".repeat(1_000)),
+            ),
+        ] {
+            assert!(parsed(&page, || false).is_none(), "{name}");
+        }
+    }
+
+    #[test]
+    fn attack_46_long_lists_take_no_quadratic_time() {
+        let options = "<option>x</option>".repeat(50_000);
+        let began = Instant::now();
+        for page in [format!("<select>{options}"), format!("<table>{}", "<br>".repeat(100_000))] {
+            assert!(parsed(&page, || false).is_some());
+        }
+        assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    }
+
+    #[test]
+    fn cf03_templates_are_not_shown_and_attributes_that_are_shown_are_kept() {
+        for html in [
+            "<p>a<template>b<p>c</template>d<table><template><tr><th>h</table></template><tr><td>x</table>",
+            "<table><tr><th>h<template><td>y</template><tr><td>x</table>",
+            "<a id=x href=/y title=z>a</a><img src=/b alt=c title=d><ol start=3><li>e</ol>",
+            "<pre><code id=x class='a language-rust'>f</code></pre><pre class=language-c><code class=x>g</code></pre>",
+            "<span class='math math-inline'>h</span><font color=red>i</font><b class=x>j</b>",
+        ] {
+            let waits = Arc::new(());
+            let tree = parsed(html, || false).unwrap();
+            let shown = markdown(&tree, html.len(), &Arc::downgrade(&waits)).unwrap();
+            let htmd = HtmlToMarkdown::builder().skip_tags(SKIPPED.to_vec()).build();
+            assert_eq!(shown, htmd.convert(html).unwrap(), "{html}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn cf03_the_tree_is_that_of_the_parser(
+            parts in prop::collection::vec((prop::sample::select(vec![
+                "<table>", "<caption>", "<tbody>", "<tr>", "<td>", "</td>", "</tr>", "</table>", "<b>", "</b>",
+                "<i a=1>", "</i>", "<nobr>", "<code class=x>", "</code>", "<p>", "</p>", "<div>", "</div>", "<ul>",
+                "<li>", "</ul>", "<a href=x>", "</a>", "<span>", "</span>", "<h2>", "</h2>", "<select>", "<option>",
+                "</option>",
+                "</select>", "<svg>", "<font color=x>", "</svg>", "<math>", "<mi>", "<object>", "</object>", "<script>",
+                "</script>", "<br>", "<html a=1>", "<body b>", "</body>", "<form>", "</form>", "<frameset>", "<!--c-->",
+            ]), prop::sample::select(vec!["", "", "x", " y ", "\n"])), 0..60)
+        ) {
+            let html: String = parts.into_iter().flat_map(|(tag, text)| [tag, text]).collect();
+            let expected = parse_document(RcDom::default(), ParseOpts::default()).one(html.as_str()).document;
+            prop_assert_eq!(shape(&parsed(&html, || false).unwrap()), shape(&expected));
+        }
+    }
+}

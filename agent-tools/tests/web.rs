@@ -731,6 +731,13 @@ async fn attack_46_pages_that_grow_without_end_are_refused_and_harm_nothing() {
     let codes: String = (0..400).map(|number| format!("<code class=language-{number}>")).collect();
     pages.push(("marks in a template", format!("<template><p>{codes}{}", "<p>x".repeat(200_000))));
     pages.push(("elements in a template", format!("<template>{}", "<div>".repeat(200_000))));
+    let many: String = (0..500).map(|number| format!(" a{number}")).collect();
+    let codes: String = (0..400).map(|number| format!("<i id={number}{many}>")).collect();
+    pages.push(("attributes of marks", format!("<p>{codes}{}", "<p>x".repeat(20_000))));
+    let many: String = (0..300_000).map(|number| format!(" a{number}")).collect();
+    pages.push(("attributes of one tag", format!("<p{many}>")));
+    let many: String = (0..40_000).map(|number| format!("<html a{number}>")).collect();
+    pages.push(("attributes that are merged", many));
     pages.push(("options", format!("<select>{}", "<option>x</option>".repeat(40_000))));
     pages.push(("a broken table", format!("<table>{}", "<br>".repeat(200_000))));
     pages.push(("nested captions", "<table><thead></thead><caption>".repeat(100)));

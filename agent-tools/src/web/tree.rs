@@ -1,20 +1,23 @@
 //! The tree of a page, within bounds that hold at each node that is made.
 //!
-//! A few bytes may open hundreds of marks again, and the tree builder scans all open elements at a tag. So nodes are
-//! counted where they are made, and steps at each tag. Once a bound is passed, the builder gets no more.
+//! A few bytes may open hundreds of marks again, each with all its attributes, and the tree builder scans all open
+//! elements at a tag. So the attributes that nothing shows are dropped before the builder sees them; nodes are counted
+//! where they are made, and steps at each tag. Once a bound is passed, the builder gets no more.
 
 use std::{
     borrow::Cow,
     cell::{Cell, RefCell},
     iter,
     rc::Rc,
+    time::{Duration, Instant},
 };
 
 use html5ever::{
     Attribute, ExpandedName, QualName, TokenizerResult,
     buffer_queue::BufferQueue,
+    local_name,
     tendril::StrTendril,
-    tokenizer::{TagKind, Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts},
+    tokenizer::{Tag, TagKind, Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts},
     tree_builder::{ElementFlags, NodeOrText, QuirksMode, TreeBuilder, TreeBuilderOpts, TreeSink},
 };
 use markup5ever_rcdom::{Handle, Node, NodeData, RcDom};
@@ -32,29 +35,38 @@ const FEW_NODES: usize = 50_000;
 const STEPS: usize = 64;
 const FEW_STEPS: usize = 16 << 20;
 
-/// Steps at an open element, for a tag that ends an element.
+/// Steps at an open element, for a tag that marks text or ends an element.
 const SCANS: usize = 4;
 
 /// Elements that are placed between two looks at the depth.
 const LOOKS: usize = 64;
 
-/// Bytes that are parsed between two looks at whether all is over.
+/// Bytes that are parsed at once, and the time for all such pieces within which no token ends. The tokenizer compares
+/// an attribute with all of its tag before it, and tells of none until the tag ends. Pieces of long values and comments
+/// take microseconds.
 const PIECE: usize = 4 << 10;
+const UNENDED: Duration = Duration::from_secs(1);
 
 /// Returns the tree of a page, unless it grows beyond the bounds or nobody waits for it.
 pub(super) fn parsed(html: &str, is_over: impl Fn() -> bool) -> Option<Handle> {
     let sink = Sink::new(html.len());
     let document = sink.get_document();
     let builder = TreeBuilder::new(sink, TreeBuilderOpts::default());
-    let tokenizer = Tokenizer::new(Tokens { builder }, TokenizerOpts::default());
+    let tokens = Tokens { builder, has_come: Cell::new(false) };
+    let tokenizer = Tokenizer::new(tokens, TokenizerOpts::default());
     let input = BufferQueue::default();
+    let mut unended = Duration::ZERO;
     let mut rest = html;
     while !rest.is_empty() {
         let (piece, next) = rest.split_at(rest.floor_char_boundary(PIECE));
+        let began = Instant::now();
         input.push_back(StrTendril::from_slice(piece));
         while !matches!(tokenizer.feed(&input), TokenizerResult::Done) {}
         rest = next;
-        if is_over() || tokenizer.sink.is_over() {
+        if !tokenizer.sink.has_come.take() {
+            unended += began.elapsed();
+        }
+        if is_over() || unended > UNENDED || tokenizer.sink.is_over() {
             return None;
         }
     }
@@ -66,6 +78,7 @@ pub(super) fn parsed(html: &str, is_over: impl Fn() -> bool) -> Option<Handle> {
 /// The way from the tokenizer to the tree builder.
 struct Tokens {
     builder: TreeBuilder<Handle, Sink>,
+    has_come: Cell<bool>,
 }
 
 impl Tokens {
@@ -77,14 +90,16 @@ impl Tokens {
 impl TokenSink for Tokens {
     type Handle = Handle;
 
-    fn process_token(&self, token: Token, line: u64) -> TokenSinkResult<Handle> {
+    fn process_token(&self, mut token: Token, line: u64) -> TokenSinkResult<Handle> {
         if matches!(token, Token::ParseError(_)) {
             return TokenSinkResult::Continue;
         }
-        if let Token::TagToken(tag) = &token {
-            let scans = if tag.kind == TagKind::EndTag { SCANS } else { 1 };
+        self.has_come.set(true);
+        if let Token::TagToken(tag) = &mut token {
+            let count = tag.attrs.len();
+            let scans = if strip(tag) || tag.kind == TagKind::EndTag { SCANS } else { 1 };
             let sink = &self.builder.sink;
-            sink.spend(&sink.steps, 1 + sink.depth.get() * scans);
+            sink.spend(&sink.steps, 1 + sink.depth.get() * scans + count.saturating_mul(count) / 2);
         }
         if self.is_over() {
             return TokenSinkResult::Continue;
@@ -99,6 +114,39 @@ impl TokenSink for Tokens {
     fn adjusted_current_node_present_but_not_in_html_namespace(&self) -> bool {
         self.builder.adjusted_current_node_present_but_not_in_html_namespace()
     }
+}
+
+/// Drops the attributes of a tag that is copied or merged, but those that are shown. Returns true for a tag that marks
+/// text: the builder looks for those most, and opens three equal ones again at most.
+fn strip(tag: &mut Tag) -> bool {
+    match tag.name {
+        local_name!("a") => tag.attrs.retain(|attr| matches!(&*attr.name.local, "class" | "href" | "title")),
+        local_name!("code") => tag
+            .attrs
+            .retain(|attr| attr.name.local == local_name!("class") && attr.value.contains("language-")),
+        // Within a picture these attributes end it, whatever they say.
+        local_name!("font") => {
+            tag.attrs.retain(|attr| matches!(&*attr.name.local, "color" | "face" | "size"));
+            tag.attrs.iter_mut().for_each(|attr| attr.value.clear());
+        }
+        local_name!("b")
+        | local_name!("big")
+        | local_name!("em")
+        | local_name!("i")
+        | local_name!("nobr")
+        | local_name!("s")
+        | local_name!("small")
+        | local_name!("strike")
+        | local_name!("strong")
+        | local_name!("tt")
+        | local_name!("u") => tag.attrs.clear(),
+        local_name!("html") | local_name!("body") => {
+            tag.attrs.clear();
+            return false;
+        }
+        _ => return false,
+    }
+    true
 }
 
 /// Makes the nodes of a tree, and counts them.
@@ -271,7 +319,7 @@ impl TreeSink for Sink {
 
     fn set_quirks_mode(&self, _: QuirksMode) {}
 
-    /// Adds nothing: the attributes of a page's own elements are not shown.
+    /// Adds nothing: the tags that are merged have no attributes left.
     fn add_attrs_if_missing(&self, _: &Handle, _: Vec<Attribute>) {}
 
     fn remove_from_parent(&self, target: &Handle) {
@@ -308,10 +356,7 @@ fn fits(node: &Node, depth: usize, copies: &mut usize) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        sync::Arc,
-        time::{Duration, Instant},
-    };
+    use std::sync::Arc;
 
     use htmd::HtmlToMarkdown;
     use html5ever::{ParseOpts, parse_document, tendril::TendrilSink};
@@ -328,6 +373,14 @@ mod tests {
             NodeData::Element { name, .. } => format!("{}({children})", name.local),
             _ => children,
         }
+    }
+
+    fn attributes(count: usize) -> String {
+        (0..count).map(|number| format!(" a{number}")).collect()
+    }
+
+    fn nodes(node: &Node) -> usize {
+        1 + node.children.borrow().iter().map(|child| nodes(child)).sum::<usize>()
     }
 
     #[test]
@@ -356,6 +409,29 @@ mod tests {
             assert!(parsed(&page, || false).is_some());
         }
         assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    }
+
+    #[test]
+    fn attack_46_attributes_are_not_copied() {
+        let many = attributes(200);
+        let marks: String = (0..450).map(|number| format!("<b id={number}{many}>")).collect();
+        let page = format!("<p>{marks}{}", "<p>x".repeat(1_000));
+        assert!(nodes(&parsed(&page, || false).unwrap()) < 10_000);
+        let began = Instant::now();
+        let merged: String = (0..50_000).map(|number| format!("<html a{number}><body b{number}>")).collect();
+        assert!(parsed(&merged, || false).is_some());
+        assert!(parsed(&format!("<p{}>", attributes(8_000)), || false).is_none());
+        assert!(parsed(&format!("<p{}>", attributes(200_000)), || false).is_none(), "it ends before the tag");
+        assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    }
+
+    #[test]
+    fn cf03_long_values_and_comments_are_no_attributes() {
+        let words = " a='b' c".repeat(100_000);
+        let page =
+            format!("<p title=\"{words}\"><!--{words}--><font color=red>x</font><code class='language-c x'>");
+        let tree = parsed(&page, || false).unwrap();
+        assert_eq!(shape(&tree), "html(head()body(p(font('x')code())))");
     }
 
     #[test]

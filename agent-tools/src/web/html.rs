@@ -97,7 +97,7 @@ async fn on_thread<T: Send + 'static>(
     html: String,
     show: fn(&Handle, usize, &Weak<()>) -> Option<T>,
 ) -> Result<T, ToolError> {
-    let turn = readers.turn().await?;
+    let turn = readers.turn(html.len()).await?;
     let (sender, receiver) = oneshot::channel();
     let waiting = Arc::new(());
     let waits = Arc::downgrade(&waiting);

@@ -46,7 +46,8 @@ pub use search::{SearchResult, SearchService};
 ///   result that names it, so that the next call is judged.
 /// - No cookie and no key is sent, and no proxy of the environment is used unless [`Web::with_proxies`] asks for it.
 /// - Nothing packed is accepted, and what is read is bounded in bytes and time. So is the Markdown that is made of it,
-///   for at most 4 pages at once. When a call is dropped, its connection is closed and its conversion ends.
+///   for at most 4 pages of up to 256 KiB and 4 larger ones at once. When a call is dropped, its connection is closed
+///   and its conversion ends.
 ///
 /// ```
 /// use entourage_tools::web::Web;

@@ -19,8 +19,12 @@ const STACK: usize = 64 << 20;
 const KEPT: usize = 2;
 const WAITS: Duration = Duration::from_secs(10);
 
-/// Pages that are read at once, at most.
+/// Pages that are read at once, at most: so many small ones, and so many others. A small one takes a moment, and waits
+/// for no other.
 const AT_ONCE: usize = 4;
+
+/// Most bytes of a small page.
+const SMALL: usize = 256 << 10;
 
 /// The turn of a page, kept until its thread is done with it.
 pub(super) type Turn = OwnedSemaphorePermit;
@@ -37,23 +41,26 @@ type Waiting = Mutex<Vec<Sender<Work>>>;
 pub(super) struct Readers {
     waiting: Arc<Waiting>,
     waits: Duration,
-    turns: Arc<Semaphore>,
+    small: Arc<Semaphore>,
+    large: Arc<Semaphore>,
 }
 
 impl Default for Readers {
     fn default() -> Self {
-        Self { waiting: Arc::default(), waits: WAITS, turns: Arc::new(Semaphore::new(AT_ONCE)) }
+        let turns = || Arc::new(Semaphore::new(AT_ONCE));
+        Self { waiting: Arc::default(), waits: WAITS, small: turns(), large: turns() }
     }
 }
 
 impl Readers {
-    /// Waits until few enough pages are read. The work must keep the turn to its end: a thread whose call was dropped
-    /// still runs for a moment, and such calls must not pile up.
+    /// Waits until few enough pages of about that size are read. The work must keep the turn to its end: a thread whose
+    /// call was dropped still runs for a moment, and such calls must not pile up.
     ///
     /// # Errors
     /// None: the turns are never closed.
-    pub(super) async fn turn(&self) -> io::Result<Turn> {
-        Arc::clone(&self.turns).acquire_owned().await.map_err(io::Error::other)
+    pub(super) async fn turn(&self, bytes: usize) -> io::Result<Turn> {
+        let turns = if bytes <= SMALL { &self.small } else { &self.large };
+        Arc::clone(turns).acquire_owned().await.map_err(io::Error::other)
     }
 
     /// Has a thread do this work.
@@ -173,7 +180,7 @@ mod tests {
         let readers = Readers::default();
         let mut gates = Vec::new();
         for _ in 0..AT_ONCE {
-            let turn = readers.turn().await.unwrap();
+            let turn = readers.turn(SMALL + 1).await.unwrap();
             let (sender, gate) = channel::<()>();
             let work = move || {
                 let _turn = turn;
@@ -183,9 +190,12 @@ mod tests {
             readers.give(Box::new(work)).unwrap();
             gates.push(sender);
         }
-        assert!(readers.turn().now_or_never().is_none());
+        assert!(readers.turn(SMALL + 1).now_or_never().is_none());
+        let small: Vec<_> = (0..AT_ONCE).map(|_| readers.turn(SMALL).now_or_never()).collect();
+        assert!(small.iter().all(Option::is_some), "they wait for no large one");
+        assert!(readers.turn(SMALL).now_or_never().is_none());
         gates.pop();
-        assert!(readers.turn().await.is_ok());
+        assert!(readers.turn(SMALL + 1).await.is_ok());
     }
 
     #[test]

@@ -44,8 +44,8 @@ pub(super) struct Gone(watch::Receiver<()>);
 #[derive(Debug, Clone)]
 pub(super) struct Ended(watch::Receiver<bool>);
 
-/// Tells of a call whether a request of it was given to the connection, so that the server may have got it. It goes along
-/// with the requests.
+/// Tells of a call whether a request of it was given to the connection, so that the server may have got it. It goes
+/// along with the requests.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Sent(Arc<AtomicUsize>);
 

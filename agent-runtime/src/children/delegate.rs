@@ -14,11 +14,7 @@ use entourage_core::{
     run::{Delegate, Observation, RunContext, Status},
     session::SessionState,
 };
-use tokio::{
-    runtime::Handle,
-    sync::watch,
-    time::{Instant, sleep},
-};
+use tokio::{runtime::Handle, sync::watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -26,7 +22,11 @@ use crate::{
         child::{Below, ChildEnd, Kept, Turn, check_found, known_end, open_kept, run_child, seated},
         pool::{Number, Pool, Seat, refusal, too_many},
     },
-    effects::{site::Site, stopwatch::Stopwatch, subtree::Subtree},
+    effects::{
+        site::Site,
+        stopwatch::{Stopwatch, passed},
+        subtree::Subtree,
+    },
     permission::reads_unasked,
     run::{
         execute::Within,
@@ -264,17 +264,10 @@ async fn within<T>(
     mut run: Pin<&mut impl Future<Output = T>>,
 ) -> T {
     if let Some(limit) = limit {
-        let passed = async {
-            let began = Instant::now();
-            sleep(limit).await;
-            if let Some(clock) = &clock {
-                Box::pin(clock.has_run(limit, began, Duration::ZERO)).await;
-            }
-        };
         tokio::select! {
             biased;
             ended = &mut run => return ended,
-            () = passed => cancel.cancel(),
+            () = passed(limit, || clock.as_deref()) => cancel.cancel(),
         }
     }
     run.await

@@ -16,10 +16,7 @@ use entourage_core::{
     tool::{Footprint, Labels, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput},
 };
 use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
-use tokio::{
-    task::coop::unconstrained,
-    time::{Instant, sleep},
-};
+use tokio::task::coop::unconstrained;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -27,7 +24,7 @@ use crate::{
     effects::{
         site::Site,
         snapshot::RootRun,
-        stopwatch::Stopwatch,
+        stopwatch::passed,
         tool_bound,
         tool_judge::Open,
         tool_layers::{self, Held, has_layers},
@@ -200,17 +197,9 @@ async fn in_time<F: Future + Unpin>(site: &Site, limit: Duration, mut work: F) -
             return Poll::Ready(Some(done));
         }
         // Work that uses up its task's budget with each poll does not keep it from being stopped.
-        let timer = timer.get_or_insert_with(|| Box::pin(unconstrained(passed(site, limit))));
+        let timer =
+            timer.get_or_insert_with(|| Box::pin(unconstrained(passed(limit, || site.clock_of_calls()))));
         timer.as_mut().poll(task).map(|()| None)
     })
     .await
-}
-
-async fn passed(site: &Site, limit: Duration) {
-    let (began, before) = (Instant::now(), site.clock_of_calls().map(Stopwatch::stood));
-    sleep(limit).await;
-    // Only then: most calls end in time, and most runs have no clock that stands still.
-    if let Some(clock) = site.clock_of_calls() {
-        Box::pin(clock.has_run(limit, began, before.unwrap_or_default())).await;
-    }
 }

@@ -81,9 +81,6 @@ pub(super) async fn links(readers: &Readers, html: String) -> Result<Vec<Link>, 
                 room = room.checked_sub(link.class.len() + link.href.len() + link.text.len())?;
                 links.push(link);
             }
-            if markdown::tag(&node) == "template" {
-                continue;
-            }
             left.extend(node.children.borrow().iter().rev().map(Rc::clone));
         }
         Some(links)

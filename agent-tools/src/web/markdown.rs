@@ -372,13 +372,13 @@ fn push_row(text: &mut String, cells: &[String], widths: &[usize]) {
     text.push('\n');
 }
 
-/// True if a table has a head of its own, and not only one of a table or a template within it.
+/// True if a table has a head of its own, and not only one of a table within it.
 fn has_head(table: &Node) -> bool {
     table
         .children
         .borrow()
         .iter()
-        .filter(|child| !matches!(tag(child), "table" | "template"))
+        .filter(|child| tag(child) != "table")
         .any(|child| matches!(tag(child), "th" | "thead") || has_head(child))
 }
 

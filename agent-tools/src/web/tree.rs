@@ -24,7 +24,7 @@ use markup5ever_rcdom::{Handle, Node, NodeData, RcDom};
 #[cfg(any(target_os = "linux", target_vendor = "apple"))]
 use rustix::time::{ClockId, clock_gettime};
 
-use super::markdown::{most_copied, parent};
+use super::markdown::{most_copied, parent, tag};
 
 /// Most elements within one another; browsers stop at 512.
 const DEPTH: usize = 512;
@@ -369,7 +369,8 @@ impl TreeSink for Sink {
 }
 
 /// Takes a node with all below it from the room for copies: bytes of text times their depth, since each element copies
-/// what is in it. Returns false beyond the bounds. That on the depth holds for the calls within one another too.
+/// what is in it. Returns false beyond the bounds. That on the depth holds for the calls within one another too. Once
+/// they are counted, templates are emptied: nothing shows what is in them.
 fn fits(node: &Node, depth: usize, copies: &mut usize) -> bool {
     let copied = match &node.data {
         NodeData::Text { contents } => contents.borrow().len().saturating_mul(depth),
@@ -377,7 +378,11 @@ fn fits(node: &Node, depth: usize, copies: &mut usize) -> bool {
     };
     let Some(rest) = copies.checked_sub(copied) else { return false };
     *copies = rest;
-    depth <= DEPTH && node.children.borrow().iter().all(|child| fits(child, depth + 1, copies))
+    let fits = depth <= DEPTH && node.children.borrow().iter().all(|child| fits(child, depth + 1, copies));
+    if tag(node) == "template" {
+        node.children.borrow_mut().clear();
+    }
+    fits
 }
 
 #[cfg(test)]

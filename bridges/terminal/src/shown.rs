@@ -10,37 +10,6 @@ const MARK: char = '\u{fffd}';
 /// Blanks in a row from which on they are marked: enough of them look like a new line.
 const PADDING: usize = 8;
 
-/// Characters without a shape of their own: Unicode's `Default_Ignorable_Code_Point`, as in version 16 of
-/// <https://www.unicode.org/Public/16.0.0/ucd/DerivedCoreProperties.txt>.
-const IGNORABLE: [(char, char); 17] = [
-    ('\u{ad}', '\u{ad}'),
-    ('\u{34f}', '\u{34f}'),
-    ('\u{61c}', '\u{61c}'),
-    ('\u{115f}', '\u{1160}'),
-    ('\u{17b4}', '\u{17b5}'),
-    ('\u{180b}', '\u{180f}'),
-    ('\u{200b}', '\u{200f}'),
-    ('\u{202a}', '\u{202e}'),
-    ('\u{2060}', '\u{206f}'),
-    ('\u{3164}', '\u{3164}'),
-    ('\u{fe00}', '\u{fe0f}'),
-    ('\u{feff}', '\u{feff}'),
-    ('\u{ffa0}', '\u{ffa0}'),
-    ('\u{fff0}', '\u{fff8}'),
-    ('\u{1bca0}', '\u{1bca3}'),
-    ('\u{1d173}', '\u{1d17a}'),
-    ('\u{e0000}', '\u{e0fff}'),
-];
-
-/// Others that fonts leave blank: the pattern of no dots, the Khitan filler, a note without a head, and the signs that
-/// join hieroglyphs.
-const BLANK: [(char, char); 4] = [
-    ('\u{2800}', '\u{2800}'),
-    ('\u{16fe4}', '\u{16fe4}'),
-    ('\u{1d159}', '\u{1d159}'),
-    ('\u{13430}', '\u{13440}'),
-];
-
 /// Returns a name as one line: that of a file, a command, a tool, an agent. No two names look alike because of what is
 /// not shown in them.
 pub(crate) fn name(text: &str) -> String {
@@ -108,10 +77,12 @@ pub(crate) fn folded(text: &str, columns: usize) -> String {
     out
 }
 
-/// True for characters that nobody sees. Texts need some of them, such as those that join others or choose their form;
-/// names need none.
+/// True for characters that nobody sees: the [harmful](is_harmful) ones, and those that texts need, which join others
+/// or choose their form. Names need none.
 fn is_unseen(c: char) -> bool {
-    IGNORABLE.iter().chain(&BLANK).any(|(first, last)| (*first..=*last).contains(&c))
+    let is_needed = matches!(c,
+        '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}' | '\u{200c}'..='\u{200d}' | '\u{2800}' | '\u{fe00}'..='\u{fe0f}');
+    is_needed || is_harmful(c) && !c.is_control()
 }
 
 /// Returns the columns that a character takes without ink, at most.

@@ -196,7 +196,7 @@ impl Drive<'_> {
         let (mut done, mut undone) = parted(earlier);
         let mut ask = files.fold(Message::user(ask), Message::with);
         for round in 1..=self.planner.max_replans.saturating_add(1) {
-            let highest = done.iter().chain(&undone).map(|step| step.number).max().unwrap_or_default();
+            let highest = highest(done.iter().chain(&undone));
             let draft = match self.draft(highest, &goal, ask, &done).await {
                 Ok(draft) => draft,
                 // What is done is answered from, whatever became of the rest.
@@ -423,7 +423,7 @@ impl Drive<'_> {
 
     /// Tells of steps that ended, and what that means for the next plan.
     fn kept(&self, steps: &[StepReport]) -> String {
-        let next = steps.iter().map(|step| step.number).max().unwrap_or_default().saturating_add(1);
+        let next = highest(steps).saturating_add(1);
         let results = marked_listing(steps, self.planner.budgets.planner_conversation);
         format!(
             "{results}\n\nMake a plan for what is left, in another way where one failed. Steps that are completed are \
@@ -431,6 +431,11 @@ impl Drive<'_> {
              steps from {next}."
         )
     }
+}
+
+/// Returns the greatest number of steps; 0 of none.
+fn highest<'a>(steps: impl IntoIterator<Item = &'a StepReport>) -> u32 {
+    steps.into_iter().map(|step| step.number).max().unwrap_or_default()
 }
 
 /// Returns steps as those that are done and the others.

@@ -44,6 +44,7 @@ mod deferred;
 mod dual;
 mod external;
 mod fetch_tool;
+mod finality;
 pub mod from_fn;
 pub mod graph;
 mod kept;

@@ -74,16 +74,33 @@ pub struct FailedTask {
     pub task: Arc<str>,
     /// The error that it failed with.
     pub error: String,
+    /// True if nobody may try it again, see [`StopReason::is_final`].
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_final: bool,
 }
 
 impl FailedTask {
     /// Creates the record that `task` failed with `error`.
     pub fn new(task: impl Into<Arc<str>>, error: impl Into<String>) -> Self {
-        Self { task: task.into(), error: error.into() }
+        Self { task: task.into(), error: error.into(), is_final: false }
+    }
+
+    /// Says whether nobody may try it again.
+    #[must_use]
+    pub fn final_if(self, is_final: bool) -> Self {
+        Self { is_final, ..self }
     }
 }
 
 impl StopReason {
+    /// True if nobody may try again by themselves, by another agent either: somebody refused a call, or what bounds the
+    /// work is used up. The same holds for a graph of which a task ended so.
+    #[must_use]
+    pub fn is_final(&self) -> bool {
+        let of_tasks = matches!(self, Self::Tasks { failed, .. } if failed.iter().any(|it| it.is_final));
+        of_tasks || matches!(self, Self::Denied(_) | Self::Deadline | Self::Budget(_))
+    }
+
     /// Returns the next step of whoever gave the task.
     pub(super) fn next_step(&self) -> &'static str {
         match self {
@@ -97,12 +114,8 @@ impl StopReason {
             Self::Denied(_) => "allow the tool by a rule or an approver, or say how to do without it",
             Self::Deadline => "give the task a later deadline with `Task::with_deadline`",
             Self::Budget(_) => "give the task again with a larger budget",
-            Self::LoopDetected => {
-                "change the prompt or the tools, or set other `loops` on the agent's builder"
-            }
-            Self::Incomplete { .. } => {
-                "allow more rounds with `iterations` or `repairs`, or give a smaller task"
-            }
+            Self::LoopDetected => "change the prompt or the tools, or set other `loops` on the builder",
+            Self::Incomplete { .. } => "allow more rounds with `iterations` or `repairs`, or give less",
             Self::Tasks { .. } => "mend these tasks and run the graph again",
         }
     }
@@ -112,23 +125,6 @@ impl From<Exhausted> for StopReason {
     fn from(exhausted: Exhausted) -> Self {
         Self::Budget(Box::new(exhausted))
     }
-}
-
-/// Writes the tasks that were not done, in one line.
-fn tell_tasks(
-    f: &mut fmt::Formatter<'_>,
-    failed: &[FailedTask],
-    cancelled: &[Arc<str>],
-    skipped: &[Arc<str>],
-) -> fmt::Result {
-    let mut parts: Vec<String> =
-        failed.iter().map(|failed| format!("`{}` failed ({})", failed.task, failed.error)).collect();
-    let told = [("cancelled", cancelled), ("skipped", skipped)];
-    let names =
-        |names: &[Arc<str>]| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-    let others = told.iter().filter(|(_, tasks)| !tasks.is_empty());
-    parts.extend(others.map(|(how, tasks)| format!("{how}: {}", names(tasks))));
-    write!(f, "not all tasks were done: {}", parts.join("; "))
 }
 
 impl fmt::Display for StopReason {
@@ -148,7 +144,14 @@ impl fmt::Display for StopReason {
                 let more = if *iterations == 1 { "" } else { "s" };
                 write!(f, "not complete after {iterations} attempt{more}: {feedback}")
             }
-            Self::Tasks { failed, cancelled, skipped } => tell_tasks(f, failed, cancelled, skipped),
+            Self::Tasks { failed, cancelled, skipped } => {
+                let failed = failed.iter().map(|it| format!("`{}` failed ({})", it.task, it.error));
+                let listed = |(how, tasks): (&str, &[Arc<str>])| format!("{how}: `{}`", tasks.join("`, `"));
+                let others = [("cancelled", &**cancelled), ("skipped", skipped)].into_iter();
+                let others = others.filter(|(_, tasks)| !tasks.is_empty()).map(listed);
+                let told: Vec<_> = failed.chain(others).collect();
+                write!(f, "not all tasks were done: {}", told.join("; "))
+            }
         }
     }
 }

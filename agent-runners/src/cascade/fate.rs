@@ -1,11 +1,8 @@
 //! The meaning of an attempt's end. Pure.
 
-use entourage_core::{
-    ErrorKind,
-    run::{Outcome, Status, StopReason},
-};
+use entourage_core::run::{Outcome, Status, StopReason};
 
-use crate::cut::cut;
+use crate::{cut::cut, finality::is_final};
 
 /// Most characters of a reason that the next agent is told.
 const REASON: usize = 4_000;
@@ -25,12 +22,9 @@ pub(super) enum Fate {
 pub(super) fn fate(status: &Status) -> Fate {
     match status {
         Status::Completed | Status::Stopped(StopReason::Condition(_)) => Fate::Answered,
-        Status::Stopped(StopReason::Denied(_) | StopReason::Deadline | StopReason::Budget(_)) => Fate::Over,
+        status if is_final(status) => Fate::Over,
         Status::Stopped(reason) => Fate::Failed(format!("stopped: {reason}")),
-        Status::Failed(error) => match error.kind {
-            ErrorKind::PermissionDenied | ErrorKind::Cancelled | ErrorKind::Diverged => Fate::Over,
-            _ => Fate::Failed(error.message.to_string()),
-        },
+        Status::Failed(error) => Fate::Failed(error.message.to_string()),
         _ => Fate::Over,
     }
 }
@@ -83,7 +77,7 @@ fn clipped(reason: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use entourage_core::{Error, provider::FinishReason};
+    use entourage_core::{Error, ErrorKind, provider::FinishReason, run::FailedTask};
 
     use super::*;
 
@@ -96,6 +90,10 @@ mod tests {
         let stopped = Status::Stopped;
         let reason = |text: &str| Fate::Failed(text.to_owned());
         let incomplete = StopReason::Incomplete { iterations: 2, feedback: "no tests".into() };
+        let tasks = |is_final: bool| {
+            let failed = Box::from([FailedTask::new("pay", "no").final_if(is_final)]);
+            StopReason::Tasks { failed, cancelled: Box::default(), skipped: Box::default() }
+        };
         for (status, expected) in [
             (Status::Completed, Fate::Answered),
             (stopped(StopReason::Condition("done".into())), Fate::Answered),
@@ -116,6 +114,8 @@ mod tests {
             (failed(ErrorKind::Diverged), Fate::Over),
             (stopped(StopReason::Denied("pay".into())), Fate::Over),
             (stopped(StopReason::Deadline), Fate::Over),
+            (stopped(tasks(true)), Fate::Over),
+            (stopped(tasks(false)), reason("stopped: not all tasks were done: `pay` failed (no)")),
             (Status::Cancelled, Fate::Over),
         ] {
             assert_eq!(fate(&status), expected, "{status}");

@@ -8,7 +8,7 @@ use entourage_core::{
 };
 
 use super::ResearchTask;
-use crate::cut::cut;
+use crate::{cut::cut, finality::is_final};
 
 /// Characters of a task's prompt in its heading, and of a failure in the outcome of a research without any answer.
 const HEADING: usize = 80;
@@ -26,6 +26,7 @@ pub(super) fn aggregate(results: &[(ResearchTask, Outcome)]) -> Outcome {
     if failures().count() == results.len() {
         let failed = |(number, (task, outcome)): (usize, &(ResearchTask, Outcome))| {
             FailedTask::new(id(number, task), cut(&reason(outcome), FAILURE))
+                .final_if(is_final(&outcome.status))
         };
         let failed = failures().map(failed).collect();
         let (cancelled, skipped) = Default::default();

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use entourage_core::{
     Error, ErrorKind, Result,
     agent::{Agent, AgentPart},
-    run::{FailedTask, Outcome, RunContext, Status, StopReason, Task},
+    run::{Outcome, RunContext, Status, StopReason, Task},
 };
 
 use super::{
@@ -15,8 +15,11 @@ use super::{
     mail::{Inbox, LEAD, Mail, Room, SendMessage},
     plan::TeamPlan,
 };
-use crate::graph::{
-    GraphControl, GraphReport, News, NodeEnd, NodeReport, NodeState, SkipCause, Supervisor, TaskGraph,
+use crate::{
+    finality::failed_task,
+    graph::{
+        GraphControl, GraphReport, News, NodeEnd, NodeReport, NodeState, SkipCause, Supervisor, TaskGraph,
+    },
 };
 
 /// Place at which the lead reads what came until the end.
@@ -137,7 +140,7 @@ fn undone(report: &GraphReport) -> StopReason {
     for node in &report.nodes {
         let id = Arc::clone(&node.id);
         match (&node.failure, &node.end) {
-            (Some(error), _) => failed.push(FailedTask::new(id, error.message.clone())),
+            (Some(error), _) => failed.push(failed_task(id, error)),
             (None, Some(NodeEnd::Cancelled)) => cancelled.push(id),
             _ => skipped.push(id),
         }

@@ -33,6 +33,7 @@ mod places;
 mod planned;
 mod prefix;
 mod random;
+mod refused;
 mod restart;
 mod scopes;
 mod shapes;

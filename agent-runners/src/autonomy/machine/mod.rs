@@ -12,7 +12,10 @@ use entourage_core::{
 };
 
 use super::{CheckedTask, Phase};
-use crate::checked::{PhaseFinished, PhaseStarted};
+use crate::{
+    checked::{PhaseFinished, PhaseStarted},
+    finality::is_final,
+};
 
 /// The settings of a task, constant while it is worked on.
 #[derive(Debug, Clone, Copy)]
@@ -129,6 +132,9 @@ pub(crate) enum Fate {
 pub(crate) fn fate(status: &Status) -> Fate {
     match status {
         Status::Completed | Status::Stopped(StopReason::Condition(_)) => Fate::Done,
+        Status::Cancelled => Fate::Again,
+        // So is the whole task, whatever the agent is made of.
+        status if is_final(status) => Fate::Over,
         Status::Stopped(
             StopReason::Steps(_)
             | StopReason::LoopDetected
@@ -136,7 +142,6 @@ pub(crate) fn fate(status: &Status) -> Fate {
             | StopReason::Tasks { .. }
             | StopReason::Reply(FinishReason::Length),
         ) => Fate::Cut,
-        Status::Cancelled => Fate::Again,
         // Failed, paused, or stopped by what stops the whole task.
         _ => Fate::Over,
     }

@@ -1,6 +1,6 @@
 //! The machine against a naive model: for any verdicts, cancels, prompts and crashes, both produce the same phases.
 
-use entourage_core::{Error, ErrorKind, RunId, SessionId, permission::ApprovalId};
+use entourage_core::{Error, ErrorKind, RunId, SessionId, permission::ApprovalId, run::FailedTask};
 use proptest::prelude::*;
 
 use super::*;
@@ -166,6 +166,10 @@ proptest! {
 
 #[test]
 fn cw03_each_end_of_a_turn_has_its_fate() {
+    let tasks = |is_final: bool| {
+        let failed = Box::from([FailedTask::new("x", "no").final_if(is_final)]);
+        StopReason::Tasks { failed, cancelled: Box::default(), skipped: Box::default() }
+    };
     let stopped = |reason| Status::Stopped(reason);
     for (status, expected) in [
         (Status::Completed, Fate::Done),
@@ -178,6 +182,8 @@ fn cw03_each_end_of_a_turn_has_its_fate() {
         (stopped(StopReason::Reply(FinishReason::ContentFilter)), Fate::Over),
         (stopped(StopReason::Denied("x".into())), Fate::Over),
         (stopped(StopReason::Deadline), Fate::Over),
+        (stopped(tasks(true)), Fate::Over),
+        (stopped(tasks(false)), Fate::Cut),
         (Status::Failed(Error::new(ErrorKind::Overloaded, "x").record()), Fate::Over),
         (Status::Paused(entourage_core::run::Pause::Approval(ApprovalId::from("session.1$$0"))), Fate::Over),
         (Status::Cancelled, Fate::Again),

@@ -9,9 +9,11 @@ use super::{
 };
 use entourage_core::{
     SessionId,
-    run::{FailedTask, Outcome, Pause, Status, StopReason},
+    run::{Outcome, Pause, Status, StopReason},
 };
 use tokio_util::sync::CancellationToken;
+
+use crate::finality::failed_task;
 
 impl Machine {
     /// Returns the outcome once every node is over.
@@ -35,7 +37,7 @@ impl Machine {
             match self.end(place) {
                 // Items belong to their map.
                 _ if self.schedule.parent(place).is_some() => {}
-                Some(NodeEnd::Failed(error)) => failed.push(FailedTask::new(id(), error.message)),
+                Some(NodeEnd::Failed(error)) => failed.push(failed_task(id(), &error)),
                 Some(NodeEnd::Cancelled) => cancelled.push(id()),
                 Some(NodeEnd::Skipped(SkipCause::Blocked(_))) => skipped.push(id()),
                 Some(NodeEnd::Skipped(cause)) if done == Some(false) && Some(place) == output => {

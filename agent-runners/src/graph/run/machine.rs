@@ -6,12 +6,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use entourage_core::{
-    Error, ErrorKind, Result, Timestamp,
-    agent::Agent,
-    event::Recorded,
-    run::{StopReason, Task},
-};
+use entourage_core::{Error, ErrorKind, Result, Timestamp, agent::Agent, event::Recorded, run::Task};
 use entourage_runtime::caught;
 
 use super::{
@@ -24,6 +19,7 @@ use super::{
     topology::{Names, Topology},
     track::{Attempt, Ended, Extra, Spent, Told, Track},
 };
+use crate::finality::is_final_error;
 
 /// One run of a graph.
 pub(super) struct Machine {
@@ -251,7 +247,8 @@ impl Machine {
             track.failures = failures;
         }
         let retries = self.node(place).map(|node| node.retry).unwrap_or_default();
-        if may_repeat(&error) && failures < retries.attempts && self.schedule.retry_later(place).is_ok() {
+        if !is_final_error(&error) && failures < retries.attempts && self.schedule.retry_later(place).is_ok()
+        {
             let delay = doubled(retries.delay, failures.saturating_sub(1));
             let at = now.after(delay);
             self.tell_end(place, NodeEnd::Failed(error.record()), spent, now, Some(at));
@@ -456,16 +453,6 @@ impl Machine {
         });
         asked.collect()
     }
-}
-
-/// True when a retry makes sense after this failure: not after a denial, a cancel, or the end of what bounds the run.
-fn may_repeat(error: &Error) -> bool {
-    let is_over = matches!(
-        error.kind(),
-        ErrorKind::PermissionDenied | ErrorKind::Cancelled | ErrorKind::BudgetExceeded
-    );
-    let stopped = error.stop_reason();
-    !is_over && !matches!(stopped, Some(StopReason::Denied(_) | StopReason::Deadline | StopReason::Budget(_)))
 }
 
 /// Returns `delay` doubled `times` times, at most a day.

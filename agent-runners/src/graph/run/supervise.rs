@@ -1,6 +1,6 @@
 //! Asking the supervisor: when, once at a time, and what becomes of its answer.
 
-use std::sync::Arc;
+use std::{fmt::Display, sync::Arc};
 
 use entourage_core::{
     Error, SessionId,
@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     super::{
-        Change, Interventions, SupervisorAnswered, SupervisorAsked,
+        Change, Interventions, NodeEnd, SupervisorAnswered, SupervisorAsked,
         schedule::State,
         supervisor::{News, ROUNDS, Supervisor},
     },
@@ -20,10 +20,14 @@ use super::{
     machine::{Machine, guarded},
     track::Told,
 };
-use crate::{below::Below, typed::OutcomeExt};
+use crate::{below::Below, finality::is_final_record, typed::OutcomeExt};
 
 /// Most characters about a refused step.
 const LONGEST: usize = 500;
+
+/// The reason that a task is not tried again which failed as nobody may better by themselves.
+const FINAL: &str =
+    "leave for it was refused, or what bounds it is used up, so it is not tried again; do without it";
 
 /// What a run keeps of its supervisor.
 #[derive(Debug, Default)]
@@ -73,6 +77,12 @@ impl Machine {
     fn is_failed(&self, id: &str) -> bool {
         let state = self.place(id).and_then(|place| self.schedule.state(place));
         state.is_some_and(|state| state.is_terminal() && state != State::Completed)
+    }
+
+    /// True for a node that failed as nobody may try again by themselves.
+    fn is_final(&self, id: &str) -> bool {
+        let end = self.place(id).and_then(|place| self.end(place));
+        matches!(end, Some(NodeEnd::Failed(error)) if is_final_record(&error))
     }
 
     /// True for a node that is over, and keeps what needs it from beginning.
@@ -215,7 +225,15 @@ impl Drive<'_> {
         for step in answer.steps.iter().take(Interventions::MOST) {
             let (is_over, blocks) =
                 (|id: &str| self.machine.is_failed(id), |id: &str| self.machine.blocks(id));
-            for change in step.changes(is_over, blocks) {
+            let changes = step.changes(is_over, blocks);
+            let is_final =
+                |change: &&Change| matches!(change, Change::Retry { node } if self.machine.is_final(node));
+            // A person may: a supervisor is a model, which would have them asked until they give in.
+            if let Some(retry) = changes.iter().find(is_final) {
+                refused.push(told(retry, &FINAL));
+                continue;
+            }
+            for change in changes {
                 if self.machine.is_made(&change) {
                     continue;
                 }
@@ -223,14 +241,18 @@ impl Drive<'_> {
                 let changed = self.machine.change(&change, now);
                 self.flush();
                 if let Err(error) = changed {
-                    // The names in it are the model's own, of any length.
-                    refused.push(format!("{change}: {error}").chars().take(LONGEST).collect());
+                    refused.push(told(&change, &error));
                     break;
                 }
             }
         }
         refused
     }
+}
+
+/// Says why a change is refused. The names in it are the model's own, of any length.
+fn told(change: &Change, why: &dyn Display) -> String {
+    format!("{change}: {why}").chars().take(LONGEST).collect()
 }
 
 async fn consult(

@@ -1,0 +1,169 @@
+//! A refusal within an agent that is made of others: it is as final outside of it as within.
+
+use std::{
+    mem::ManuallyDrop,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use async_trait::async_trait;
+use entourage_core::{
+    Result,
+    agent::Agent,
+    event::{Envelope, Event},
+    provider::Size,
+    run::{Outcome, RunContext, Status, StopReason, Task},
+};
+use entourage_runners::{
+    Cascade, DualAgent, ReactAgent,
+    graph::{SupervisorAnswered, TaskGraph},
+    team::{Member, Team},
+};
+use entourage_runtime::AgentExt;
+use entourage_testkit::ScriptedProvider;
+use serde_json::json;
+
+use crate::{
+    common::{memory, runtime_on, stored},
+    team::{item, plan, steps},
+};
+
+/// An agent whose first run is stopped by a refusal. Each later one is completed, as if a person had given in.
+#[derive(Debug, Clone)]
+struct Asks {
+    name: &'static str,
+    runs: Arc<AtomicUsize>,
+    refused: usize,
+}
+
+impl Asks {
+    fn new(name: &'static str, refused: usize) -> Self {
+        Self { name, runs: Arc::default(), refused }
+    }
+
+    fn runs(&self) -> usize {
+        self.runs.load(Ordering::SeqCst)
+    }
+}
+
+#[async_trait]
+impl Agent for Asks {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    async fn run(&self, _: Task, _: &RunContext) -> Result<Outcome> {
+        let run = self.runs.fetch_add(1, Ordering::SeqCst);
+        let denied = || Outcome::new(Status::Stopped(StopReason::Denied("pay".into())));
+        Ok(if run < self.refused { denied() } else { Outcome::completed("paid") })
+    }
+}
+
+/// A lead that gives its one item to this member, and takes no step.
+fn lead(member: &str) -> ScriptedProvider {
+    let mut only = item("x", "code", &[]);
+    only["member"] = json!(member);
+    (0..4).fold(ScriptedProvider::new().text(plan(&[only])), |lead, _| lead.text(steps(&[])))
+}
+
+fn checker() -> (ReactAgent, ScriptedProvider) {
+    let says = (0..4).fold(ScriptedProvider::new(), |says, _| says.text("No, not yet."));
+    (ReactAgent::builder("checker", says.model()).build().unwrap(), says)
+}
+
+/// Returns the agent within another one of this kind, with the models that it needs.
+fn within(kind: &str, asks: &Asks) -> (Arc<dyn Agent>, Vec<ScriptedProvider>) {
+    let agent = asks.clone();
+    match kind {
+        "alone" => (Arc::new(agent), vec![]),
+        "team" => {
+            let lead = lead(asks.name);
+            let team = Team::builder("inner", lead.model()).member(Member::new(agent)).build().unwrap();
+            (Arc::new(team), vec![lead])
+        }
+        "graph" => {
+            let graph = TaskGraph::builder("inner");
+            graph.agent("n", &agent, "Pay.");
+            (Arc::new(graph.build().unwrap()), vec![])
+        }
+        "pair" => {
+            let (checker, says) = checker();
+            (Arc::new(DualAgent::builder("inner", agent, checker).build().unwrap()), vec![says])
+        }
+        "cascade" => (Arc::new(Cascade::builder("inner").step(agent).build().unwrap()), vec![]),
+        _ => {
+            let (graph, models) = within("graph", asks);
+            let outer = TaskGraph::builder("nested");
+            outer.agent("n", &graph, "Pay.");
+            (Arc::new(outer.build().unwrap()), models)
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_within_an_agent_of_agents_is_tried_by_no_other_one() {
+    for kind in ["alone", "team", "graph", "pair", "cascade", "nested"] {
+        for around in ["team", "cascade", "attempts", "pair"] {
+            let (asks, large) = (Asks::new("small", 1), Asks::new("large", 0));
+            let (inner, mut models) = within(kind, &asks);
+            let outer: Arc<dyn Agent> = match around {
+                "team" => {
+                    let lead = lead(inner.name());
+                    let members =
+                        [Member::new(inner).size(Size::S), Member::new(large.clone()).size(Size::L)];
+                    let team = Team::builder("outer", lead.model()).members(members).build().unwrap();
+                    models.push(lead);
+                    Arc::new(team)
+                }
+                "cascade" => {
+                    Arc::new(Cascade::builder("outer").step(inner).step(large.clone()).build().unwrap())
+                }
+                "attempts" => {
+                    let graph = TaskGraph::builder("outer");
+                    graph.agent("n", &inner, "Pay.").attempts(3);
+                    Arc::new(graph.build().unwrap())
+                }
+                _ => {
+                    let (checker, says) = checker();
+                    models.push(says);
+                    Arc::new(DualAgent::builder("outer", inner, checker).iterations(3).build().unwrap())
+                }
+            };
+            let _models = ManuallyDrop::new(models);
+            let outcome = outer.start("Pay, then tell.").outcome().await.unwrap();
+            let Status::Stopped(reason) = &outcome.status else { panic!("{around} over {kind}: {outcome}") };
+            assert!(reason.is_final(), "{around} over {kind}: {outcome}");
+            assert_eq!((asks.runs(), large.runs()), (1, 0), "{around} over {kind}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lead_does_not_have_somebody_asked_again_who_refused() {
+    for step in [json!({"do": "retry", "task": "x"}), json!({"do": "reassign", "task": "x", "to": "large"})] {
+        let (asks, large) = (Asks::new("small", 1), Asks::new("large", 0));
+        let mut only = item("x", "code", &[]);
+        only["member"] = json!("small");
+        let lead = ScriptedProvider::new()
+            .text(plan(&[only]))
+            .text(steps(std::slice::from_ref(&step)))
+            .text(steps(&[]))
+            .text("It was refused.");
+        let members = [Member::new(asks.clone()), Member::new(large.clone())];
+        let team = Team::builder("crew", lead.model()).members(members).build().unwrap();
+        let store = memory();
+        let session = runtime_on(&store).session();
+        let outcome = session.start(&team, "Pay.").outcome().await.unwrap();
+        assert!(matches!(&outcome.status, Status::Stopped(reason) if reason.is_final()), "{outcome}");
+        assert_eq!((asks.runs(), large.runs()), (1, 0), "{step}");
+        let events = stored(&store, session.id()).await;
+        let answered = |envelope: &Envelope| match &envelope.event {
+            Event::Recorded(record) => record.get::<SupervisorAnswered>().unwrap(),
+            _ => None,
+        };
+        let refused: Vec<_> = events.iter().filter_map(answered).flat_map(|it| it.refused.clone()).collect();
+        assert!(matches!(&refused[..], [only] if only.contains("do without it")), "{refused:?}");
+    }
+}

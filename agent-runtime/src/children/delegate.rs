@@ -172,6 +172,8 @@ impl LocalEffects {
         let pool = seat.as_ref().map_or_else(|| self.pool(), Seat::pool).clone();
         let kept = delegate.run.map(|_| Arc::clone(self.kept.get_or_init(Kept::default)));
         let (cx, site, left_open) = (cx.clone(), Arc::clone(&self.site), self.mark_of_rest());
+        // While the call that starts it is known to run.
+        let held = Held { clock: site.clock_of_child(&cx), ..held };
         async move {
             let (seat, seats) = match seat {
                 Some(seat) => (seated(seat, &held.cancel).await, true),
@@ -247,11 +249,9 @@ impl Held {
         if limit.is_some() || site.env.store.is_some() {
             self.cancel = self.cancel.child_token();
         }
-        let clock = site.clock_of_children();
-        self.clock = match limit {
-            Some(_) => clock.map(|clock| Stopwatch::below(Some(clock))),
-            None => clock.cloned(),
-        };
+        if limit.is_some() && site.env.approver.is_some() {
+            self.clock = Some(Stopwatch::below(self.clock.as_ref()));
+        }
         self
     }
 }
@@ -267,7 +267,7 @@ async fn within<T>(
         tokio::select! {
             biased;
             ended = &mut run => return ended,
-            () = passed(limit, || clock.as_deref()) => cancel.cancel(),
+            () = passed(limit, || clock.clone()) => cancel.cancel(),
         }
     }
     run.await

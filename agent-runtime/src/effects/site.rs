@@ -31,7 +31,7 @@ use crate::{
     effects::{
         asked::Newest,
         snapshot::RootRun,
-        stopwatch::{Stopped, Stopwatch},
+        stopwatch::{CallClocks, Stopped, Stopwatch},
         subtree::Subtree,
     },
     env::Env,
@@ -69,8 +69,8 @@ pub(crate) struct Site {
     pub(crate) subtree: Option<Arc<Subtree>>,
     /// The clock of the time limits that the run is under.
     pub(crate) clock: Option<Arc<Stopwatch>>,
-    /// The clock of the limits of its calls, which questions of its children stop; unset until there is a child.
-    clock_of_calls: OnceLock<Arc<Stopwatch>>,
+    /// The clocks of the limits of its calls.
+    pub(super) call_clocks: CallClocks,
     /// The program's values for its agents and tools.
     pub(crate) deps: Deps,
     /// The root's run that this one is, or is below.
@@ -102,7 +102,7 @@ impl Site {
             emitter,
             subtree: None,
             clock: None,
-            clock_of_calls: OnceLock::new(),
+            call_clocks: CallClocks::default(),
             deps: Deps::default(),
             life: Life::default(),
             reads_unasked: false,
@@ -113,15 +113,14 @@ impl Site {
         }
     }
 
-    /// Returns the clock that the questions of its children stop; `None` where nobody is asked.
-    pub(crate) fn clock_of_children(&self) -> Option<&Arc<Stopwatch>> {
+    /// Returns the clock of the limits that a child is under which `cx` starts: that of the call, or of the run. `None`
+    /// where no limit can be above it, or nobody is asked.
+    pub(crate) fn clock_of_child(&self, cx: &RunContext) -> Option<Arc<Stopwatch>> {
         self.env.approver.as_ref()?;
-        Some(self.clock_of_calls.get_or_init(|| Stopwatch::below(self.clock.as_ref())))
-    }
-
-    /// Returns the clock of the time limits of its calls, if anything can stop it.
-    pub(super) fn clock_of_calls(&self) -> Option<&Stopwatch> {
-        self.clock_of_calls.get().map(|clock| &**clock)
+        match cx.call() {
+            Some(call) => Some(self.call_clocks.begin(call, self.clock.as_ref())),
+            None => self.clock.clone(),
+        }
     }
 
     /// Stops the clocks of the limits that the run is under, until the returned guard is dropped: somebody is asked.

@@ -1,10 +1,12 @@
 //! The clock of time limits: it stands still while somebody is asked about what runs under the limit.
 
 use std::{
+    collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
+use entourage_core::{run::RunContext, tool::CallId};
 use tokio::{
     sync::Notify,
     time::{Instant, sleep},
@@ -91,9 +93,56 @@ impl Stopwatch {
     }
 }
 
+/// The clocks of a run's calls, each of which only the agent below its call stops. A call has one from the time at
+/// which it runs an agent until it ends, so that most calls have none.
+#[derive(Debug, Default)]
+pub(crate) struct CallClocks(Mutex<BTreeMap<CallId, Arc<Stopwatch>>>);
+
+impl CallClocks {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<CallId, Arc<Stopwatch>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the clock of `call`, which runs an agent; it is created below `above` unless there is one.
+    pub(crate) fn begin(&self, call: CallId, above: Option<&Arc<Stopwatch>>) -> Arc<Stopwatch> {
+        Arc::clone(self.lock().entry(call).or_insert_with(|| Stopwatch::below(above)))
+    }
+
+    /// Returns the place of the clock of the call that sees its run by `cx`.
+    pub(super) fn place<'a>(&'a self, cx: &'a RunContext) -> CallClock<'a> {
+        CallClock { clocks: self, cx }
+    }
+}
+
+/// The place of the clock of one running call, which is empty until the call runs an agent, and once it is dropped. The
+/// call's id is made only where any call has a clock.
+#[derive(Debug)]
+pub(super) struct CallClock<'a> {
+    clocks: &'a CallClocks,
+    cx: &'a RunContext,
+}
+
+impl CallClock<'_> {
+    pub(super) fn get(&self) -> Option<Arc<Stopwatch>> {
+        let clocks = self.clocks.lock();
+        if clocks.is_empty() { None } else { clocks.get(&self.cx.call()?).cloned() }
+    }
+}
+
+impl Drop for CallClock<'_> {
+    fn drop(&mut self) {
+        let mut clocks = self.clocks.lock();
+        if !clocks.is_empty()
+            && let Some(call) = self.cx.call()
+        {
+            clocks.remove(&call);
+        }
+    }
+}
+
 /// Waits until a time limit has passed by its clock, which may come to be meanwhile.
-pub(crate) async fn passed<'c>(limit: Duration, clock: impl Fn() -> Option<&'c Stopwatch>) {
-    let (began, before) = (Instant::now(), clock().map(Stopwatch::stood));
+pub(crate) async fn passed(limit: Duration, clock: impl Fn() -> Option<Arc<Stopwatch>>) {
+    let (began, before) = (Instant::now(), clock().map(|clock| clock.stood()));
     sleep(limit).await;
     // Only then: most work ends in time, and most limits have no clock that stands still.
     if let Some(clock) = clock() {
@@ -130,8 +179,8 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    async fn limit(clock: &Stopwatch, seconds: u32) {
-        passed(SECOND * seconds, || Some(clock)).await;
+    async fn limit(clock: &Arc<Stopwatch>, seconds: u32) {
+        passed(SECOND * seconds, || Some(Arc::clone(clock))).await;
     }
 
     #[tokio::test(start_paused = true)]
@@ -139,7 +188,7 @@ mod tests {
         let above = Stopwatch::below(None);
         let (clock, beside) = (Stopwatch::below(Some(&above)), Stopwatch::below(Some(&above)));
         let began = Instant::now();
-        let ended = async |clock: &Stopwatch| {
+        let ended = async |clock: &Arc<Stopwatch>| {
             limit(clock, 10).await;
             began.elapsed().as_secs()
         };
@@ -204,7 +253,7 @@ mod tests {
                         left == 0
                     }).map(|half| half + 1)
                 };
-                let ended = async |clock: &Stopwatch| {
+                let ended = async |clock: &Arc<Stopwatch>| {
                     limit(clock, seconds).await;
                     u32::try_from(began.elapsed().as_millis().div_ceil(500)).ok()
                 };

@@ -160,9 +160,10 @@ pub(super) fn run_tool<'c>(
             }
             false => (**tool).call(input, &context),
         });
+        let timed = in_time(site, limit, &context, run);
         let done = match over {
-            None => Some(in_time(site, limit, run).await),
-            Some(over) => Box::pin(over.run_until_cancelled_owned(in_time(site, limit, run))).await,
+            None => Some(timed.await),
+            Some(over) => Box::pin(over.run_until_cancelled_owned(timed)).await,
         };
         let result = checked(done, limit);
         let labels = tool.spec().labels_of(context.footprint()) | Labels::from_bits_retain(read.into_inner());
@@ -189,16 +190,21 @@ fn checked(
 }
 
 /// Returns the output of `work`; `None` when it takes longer than `limit`, without the time in which somebody is asked
-/// about what an agent does that it runs. The timer is made only once there is something to wait for.
-async fn in_time<F: Future + Unpin>(site: &Site, limit: Duration, mut work: F) -> Option<F::Output> {
+/// about what the agent does that the call runs. The timer is made only once there is something to wait for.
+async fn in_time<F: Future + Unpin>(
+    site: &Site,
+    limit: Duration,
+    cx: &ToolContext<'_>,
+    mut work: F,
+) -> Option<F::Output> {
+    let clock = site.call_clocks.place(cx.run());
     let mut timer = None;
     poll_fn(|task| {
         if let Poll::Ready(done) = work.poll_unpin(task) {
             return Poll::Ready(Some(done));
         }
         // Work that uses up its task's budget with each poll does not keep it from being stopped.
-        let timer =
-            timer.get_or_insert_with(|| Box::pin(unconstrained(passed(limit, || site.clock_of_calls()))));
+        let timer = timer.get_or_insert_with(|| Box::pin(unconstrained(passed(limit, || clock.get()))));
         timer.as_mut().poll(task).map(|()| None)
     })
     .await

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use entourage_core::{
     Result,
     agent::Agent,
+    event::Event,
     permission::{ApprovalRequest, Approver, Decision},
     run::{Status, StopReason},
 };
@@ -74,6 +75,59 @@ async fn a_call_that_runs_an_agent_is_not_late_while_somebody_is_asked_below() {
         let outcome = runtime().session().start(&lead, "Go").outcome().await.unwrap();
         assert_eq!((outcome.text.as_str(), start.elapsed().as_secs()), ("Done.", took));
         assert_eq!(results(middle_model.requests()[1].messages.last().unwrap()), [told]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_is_late_while_somebody_is_asked_about_another_one() {
+    const LATE: &str = "the call took longer than 20 s and was stopped";
+    let asked = FakeTool::new("asked").taking(seconds(7));
+    let hangs = FakeTool::new("hangs").timeout(seconds(100_000)).hanging();
+    let plain = FakeTool::new("plain").timeout(seconds(20)).hanging();
+    let late = |took| (LATE.to_owned(), took);
+    let answered = |took| ("Looked.".to_owned(), took);
+    // The calls beside one whose agent is asked about, and how they end: that one first, and after how many seconds.
+    for (others, ends) in [
+        (vec!["plain"], vec![answered(1_007), late(20)]),
+        (vec!["hanging"], vec![answered(1_007), late(20)]),
+        (vec!["plain", "hanging", "slow"], vec![answered(1_007), late(20), late(20), late(1_020)]),
+        (vec!["slow", "agent"], vec![answered(1_007), late(1_020), answered(1_007)]),
+        (vec!["nested", "plain"], vec![answered(1_007), answered(2_014), late(20)]),
+    ] {
+        let agent = |name: &str, model: &ScriptedProvider| {
+            within(seconds(20), helper(name, model, (asked.clone(), hangs.clone()))).with_name(name)
+        };
+        let model = || ScriptedProvider::by_history();
+        let look = model().call("asked", json!({})).text("Looked.");
+        let hanging = model().call("hangs", json!({}));
+        let slow = model().call("asked", json!({})).call("hangs", json!({}));
+        // Below it one call is asked about, and another one is late, beside each other.
+        let both = model().calls([("agent", json!({"prompt": "Look."})), ("plain", json!({}))]);
+        let both = both.call("asked", json!({})).text("Looked.");
+        let middle = helper("nested", &both, (agent("agent", &look), plain.clone(), asked.clone()));
+        let first = std::iter::once("agent").chain(others.iter().copied());
+        let lead_model = ScriptedProvider::new().calls(first.map(|name| (name, json!({"prompt": "Look."}))));
+        let lead_model = lead_model.text("Done.");
+        let tools = (
+            agent("agent", &look),
+            plain.clone(),
+            agent("hanging", &hanging),
+            agent("slow", &slow),
+            within(seconds(30), middle).with_name("nested"),
+        );
+        let lead = helper("lead", &lead_model, tools);
+        let (start, mut ended) = (Instant::now(), Vec::new());
+        let mut run = runtime().session().start(&lead, "Go");
+        while let Some(envelope) = run.next().await {
+            if let Event::ToolFinished(end) = &envelope.event
+                && &*envelope.origin.agent == "lead"
+            {
+                ended.push((end.index, (end.result.to_text(), start.elapsed().as_secs())));
+            }
+        }
+        ended.sort();
+        let ended: Vec<_> = ended.into_iter().map(|(_, end)| end).collect();
+        assert_eq!(ended, ends, "{others:?}");
     }
 }
 

@@ -6,7 +6,9 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use entourage_core::{Error, ErrorKind, Result, RunId, SessionId, message::check_value, team::Todo};
+use entourage_core::{
+    Error, ErrorKind, Result, RunId, SessionId, message::check_value, run::RunContext, team::Todo,
+};
 use entourage_runtime::RunHandle;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -25,15 +27,23 @@ pub(super) enum Command {
     Call,
 }
 
-/// The runs of a graph in this process, by session.
+/// A run that can be changed: its id, and the way to its loop.
+#[derive(Debug)]
+struct Running {
+    run: RunId,
+    sender: mpsc::Sender<Command>,
+}
+
+/// The runs of a graph in this process, by session and in the order in which they began. Each of several runtimes may
+/// have a session of the same id, with a run of its own.
 #[derive(Debug, Default)]
 pub(crate) struct Live {
-    runs: Mutex<HashMap<SessionId, (RunId, mpsc::Sender<Command>)>>,
+    runs: Mutex<HashMap<SessionId, Vec<Running>>>,
     began: Notify,
 }
 
 impl Live {
-    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, (RunId, mpsc::Sender<Command>)>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Vec<Running>>> {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -44,9 +54,17 @@ impl Live {
         run: RunId,
     ) -> (mpsc::Receiver<Command>, Entry<'a>) {
         let (sender, commands) = mpsc::channel(WAITING);
-        self.lock().insert(session.clone(), (run, sender.clone()));
+        let running = Running { run, sender: sender.clone() };
+        self.lock().entry(session.clone()).or_default().push(running);
         self.began.notify_waiters();
         (commands, Entry { live: self, session, sender })
+    }
+
+    /// Returns the way to the newest run in `session`, or the newest one of the id `of`.
+    fn newest(&self, session: &SessionId, of: Option<RunId>) -> Option<mpsc::Sender<Command>> {
+        let runs = self.lock();
+        let mut runs = runs.get(session)?.iter().rev();
+        runs.find(|it| of.is_none_or(|of| of == it.run)).map(|it| it.sender.clone())
     }
 }
 
@@ -60,19 +78,22 @@ pub(super) struct Entry<'a> {
 
 impl Drop for Entry<'_> {
     fn drop(&mut self) {
-        let mut runs = self.live.lock();
-        if runs.get(self.session).is_some_and(|(_, sender)| sender.same_channel(&self.sender)) {
-            runs.remove(self.session);
+        let mut sessions = self.live.lock();
+        let Some(runs) = sessions.get_mut(self.session) else { return };
+        runs.retain(|it| !it.sender.same_channel(&self.sender));
+        if runs.is_empty() {
+            sessions.remove(self.session);
         }
     }
 }
 
 impl<O> TaskGraph<O> {
-    /// Returns a control of whichever run of this graph runs in `session` when a method is called. As for
-    /// [`TaskGraph::control`], the running graph must be this one or a clone of it.
+    /// Returns a control of whichever run of this graph runs in `session` when a method is called: the one that began
+    /// last, where several runtimes have a session of this id. As for [`TaskGraph::control`], the running graph must be
+    /// this one or a clone of it.
     #[must_use]
     pub fn control_in(&self, session: &SessionId) -> GraphControl {
-        GraphControl::in_session(&self.inner.name, &self.inner.live, session)
+        GraphControl::new(&self.inner.name, &self.inner.live, session, Of::Newest)
     }
 }
 
@@ -108,8 +129,18 @@ pub struct GraphControl {
     graph: Box<str>,
     live: Arc<Live>,
     session: SessionId,
-    /// The one run that it controls.
-    of: Option<Arc<Controlled>>,
+    of: Of,
+}
+
+/// The run of a session that is controlled.
+#[derive(Clone)]
+enum Of {
+    /// Whichever began last.
+    Newest,
+    /// The one of this id, while its graph runs.
+    Run(RunId),
+    /// The one of a handle, which may not have begun.
+    Handle(Arc<Controlled>),
 }
 
 /// A run that may not have begun.
@@ -120,20 +151,20 @@ struct Controlled {
 }
 
 impl GraphControl {
-    fn new(graph: &str, live: &Arc<Live>, session: &SessionId, of: Option<Arc<Controlled>>) -> Self {
+    fn new(graph: &str, live: &Arc<Live>, session: &SessionId, of: Of) -> Self {
         Self { graph: graph.into(), live: Arc::clone(live), session: session.clone(), of }
     }
 
-    /// Creates the control of whatever run of the graph called `graph` is among those of `live`, in this session.
-    pub(crate) fn in_session(graph: &str, live: &Arc<Live>, session: &SessionId) -> Self {
-        Self::new(graph, live, session, None)
+    /// Creates the control of the graph called `graph` that `cx`'s run runs, or will run, among those of `live`.
+    pub(crate) fn within(graph: &str, live: &Arc<Live>, cx: &RunContext) -> Self {
+        Self::new(graph, live, cx.session(), Of::Run(cx.run()))
     }
 
     /// Creates the control of a run of the graph called `graph`, which is or will be among those of `live`.
     pub(crate) fn of_run(graph: &str, live: &Arc<Live>, run: &RunHandle) -> Self {
         let (id, over) = run.watched();
         let of = Controlled { id: Box::new(id), over };
-        Self::new(graph, live, run.session(), Some(Arc::new(of)))
+        Self::new(graph, live, run.session(), Of::Handle(Arc::new(of)))
     }
 
     /// The session of the run.
@@ -234,7 +265,7 @@ impl GraphControl {
             if let Some(sender) = self.running() {
                 break sender;
             }
-            let of = self.of.as_ref().ok_or_else(|| self.ended())?;
+            let Of::Handle(of) = &self.of else { return Err(self.ended()) };
             tokio::select! {
                 biased;
                 () = of.over.cancelled() => return Err(self.ended()),
@@ -245,9 +276,12 @@ impl GraphControl {
     }
 
     fn running(&self) -> Option<mpsc::Sender<Command>> {
-        let runs = self.live.lock();
-        let (run, sender) = runs.get(&self.session)?;
-        self.of.as_ref().is_none_or(|of| (of.id)() == *run).then(|| sender.clone())
+        let of = match &self.of {
+            Of::Newest => None,
+            Of::Run(run) => Some(*run),
+            Of::Handle(of) => Some((of.id)()),
+        };
+        self.live.newest(&self.session, of)
     }
 
     fn ended(&self) -> Error {

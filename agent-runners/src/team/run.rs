@@ -82,7 +82,7 @@ impl Team {
     }
 
     fn room(&self, cx: &RunContext) -> Result<Arc<Room>> {
-        let control = GraphControl::in_session(&self.0.name, &self.0.live, cx.session());
+        let control = GraphControl::within(&self.0.name, &self.0.live, cx);
         let members = self.0.roster.members.iter().map(Member::id).filter(|id| *id != LEAD);
         Room::open(members.map(Into::into), control, cx)
     }

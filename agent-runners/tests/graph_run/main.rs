@@ -40,3 +40,4 @@ mod shapes;
 mod team;
 mod team_attack;
 mod team_ends;
+mod twins;

@@ -185,14 +185,16 @@ impl GraphControl {
     }
 
     /// Gives the node to another agent of the graph: one that a node names, or one that the builder was given for this.
-    /// A running attempt is stopped, and the other agent starts over.
+    /// A running attempt is stopped, and the other agent starts over. A node that failed, was skipped or was cancelled
+    /// is retried by the other agent, as [`GraphControl::retry`] does.
     ///
     /// The agent may do what the node's scope admits, narrowed by the scopes of all nodes that the graph was built with
     /// for that agent.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] when the graph does not know the agent, [`ErrorKind::InvalidInput`] when the node is
-    /// completed, being stopped, or no agent's.
+    /// completed, being stopped, or no agent's, and when it is over and a node that it needs gave no value: retry that
+    /// one first.
     pub async fn reassign(&self, node: &str, agent: &str) -> Result<()> {
         self.change(Change::Reassign { node: node.into(), agent: agent.into() }).await
     }

@@ -122,26 +122,18 @@ pub enum Intervention {
 }
 
 impl Intervention {
-    /// Returns the changes of the graph; `is_over` tells of a node whether it gave no value and never will, and
-    /// `blocks` whether nothing that needs it is begun for that reason.
-    pub(crate) fn changes(
-        &self,
-        is_over: impl Fn(&str) -> bool,
-        blocks: impl Fn(&str) -> bool,
-    ) -> Vec<Change> {
+    /// Returns the change of the graph, if there is one to make: `blocks` tells of a node whether nothing that needs it
+    /// is begun.
+    pub(crate) fn change(&self, blocks: impl Fn(&str) -> bool) -> Option<Change> {
         let node = |task: &str| Arc::<str>::from(task);
-        let retry = |task: &str| Change::Retry { node: node(task) };
-        match self {
-            Self::Skip { task } => vec![Change::Skip { node: node(task), dependents: SkipAs::Satisfied }],
-            Self::Drop { task } if blocks(task) => Vec::new(),
-            Self::Drop { task } => vec![Change::Skip { node: node(task), dependents: SkipAs::Blocked }],
-            Self::Retry { task } => vec![retry(task)],
-            Self::Reassign { task, to } => {
-                let given = Change::Reassign { node: node(task), agent: node(to) };
-                std::iter::once(given).chain(is_over(task).then(|| retry(task))).collect()
-            }
-            Self::Add { task } => vec![task.change()],
-        }
+        Some(match self {
+            Self::Skip { task } => Change::Skip { node: node(task), dependents: SkipAs::Satisfied },
+            Self::Drop { task } if blocks(task) => return None,
+            Self::Drop { task } => Change::Skip { node: node(task), dependents: SkipAs::Blocked },
+            Self::Retry { task } => Change::Retry { node: node(task) },
+            Self::Reassign { task, to } => Change::Reassign { node: node(task), agent: node(to) },
+            Self::Add { task } => task.change(),
+        })
     }
 }
 

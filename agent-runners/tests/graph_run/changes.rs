@@ -376,3 +376,44 @@ async fn a_control_of_a_handle_waits_for_its_run_to_begin() {
     assert_eq!(two.outcome().await.unwrap().text, "second done");
     assert_eq!(graph.control_in(&root()).report().await.unwrap_err().kind(), ErrorKind::NotFound);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_is_over_without_a_value_is_retried_by_whom_it_is_given_to() {
+    for end in [NodeState::Failed, NodeState::Skipped, NodeState::Cancelled] {
+        let (log, gate, hold) = (Log::default(), Gate::new(), Gate::new());
+        let acts =
+            if end == NodeState::Failed { vec![Act::Fail("no")] } else { vec![Act::Wait(gate.clone())] };
+        let hand = Hand::logging("hand", &log).on("first", acts);
+        let other = Hand::logging("other", &log).on("hold", [Act::Wait(hold.clone())]);
+        let graph = TaskGraph::builder("over");
+        graph.agent("hold", &other, "hold");
+        let first = graph.agent("first", &hand, "first");
+        graph.agent("next", &hand, "next").after(&first);
+        let (graph, store) = (graph.build().unwrap(), memory());
+        let run = runtime_on(&store).session_with_id(root()).start(&graph, "Go");
+        let control = graph.control(&run);
+        hold.arrived(1).await;
+        match end {
+            NodeState::Skipped => control.skip("first", SkipAs::Blocked).await.unwrap(),
+            NodeState::Cancelled => control.cancel("first").await.unwrap(),
+            _ => {}
+        }
+        is_skipped(&control, "next").await;
+        assert_eq!(control.report().await.unwrap().node("first").unwrap().state(), end);
+        let changes = async || {
+            let stored = stored(&store, &root()).await;
+            stored.iter().filter(|event| event.event.kind() == "record:graph.changed").count()
+        };
+        // It was skipped for another task, which is to be retried first.
+        let before = changes().await;
+        let refused = control.reassign("next", "other").await.unwrap_err();
+        assert_eq!((refused.kind(), changes().await), (ErrorKind::InvalidInput, before), "{refused}");
+        assert!(refused.message().contains("retry it first"), "{refused}");
+
+        control.reassign("first", "other").await.unwrap();
+        hold.open();
+        assert!(run.outcome().await.unwrap().is_completed(), "{end}");
+        assert_eq!(log.count("other is asked: first\n\n<task>\nGo\n</task>"), 1, "{:?}", log.all());
+        assert_eq!((log.count("next starts"), changes().await), (1, before + 2), "{end}");
+    }
+}

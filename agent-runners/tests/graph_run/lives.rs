@@ -215,8 +215,8 @@ fn lo13_a_resumed_attempt_waiting_for_a_slot_can_be_skipped_and_retried() {
     process(pause(&store, &log));
     process(meanwhile(&store, &log, async |control| {
         control.skip("two", SkipAs::Blocked).await.unwrap();
+        // Given to somebody else, it is retried.
         control.reassign("two", "other").await.unwrap();
-        control.retry("two").await.unwrap();
     }));
     process(async {
         assert_eq!(finish(&store, &log).await.node("two").unwrap().attempts, 2);

@@ -14,7 +14,7 @@ use super::{
 };
 
 impl Machine {
-    /// Applies a change and its consequences.
+    /// Applies a change and its consequences, as a record has it.
     pub(super) fn change(&mut self, change: &Change, now: Timestamp) -> Result<()> {
         match change {
             Change::Skip { node, dependents } => self.skip(node, *dependents)?,
@@ -40,6 +40,31 @@ impl Machine {
             self.told.insert(first, Told::Record(Recorded::new(changed)));
         }
         Ok(())
+    }
+
+    /// Makes a change that somebody asked for, but for what `is_made` knows. A node that is over without a value is
+    /// given to another agent so that this one tries again.
+    pub(super) fn carry_out(
+        &mut self,
+        change: &Change,
+        now: Timestamp,
+        is_made: impl Fn(&mut Self, &Change) -> bool,
+    ) -> Result<()> {
+        let retry = match change {
+            Change::Reassign { node, .. } if self.is_failed(node) => {
+                Some(Change::Retry { node: Arc::clone(node) }).filter(|retry| !is_made(self, retry))
+            }
+            _ => None,
+        };
+        if let Some(Change::Retry { node }) = &retry {
+            // Before the first of them has an effect.
+            let place = self.known(node)?;
+            self.schedule.can_retry(place).map_err(|refusal| self.refused(&refusal))?;
+        }
+        if !is_made(self, change) {
+            self.change(change, now)?;
+        }
+        retry.map_or(Ok(()), |retry| self.change(&retry, now))
     }
 
     fn known(&self, id: &str) -> Result<usize> {

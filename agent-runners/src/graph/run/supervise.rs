@@ -74,7 +74,7 @@ impl Machine {
     }
 
     /// True for a node that failed, was skipped or cancelled.
-    fn is_failed(&self, id: &str) -> bool {
+    pub(super) fn is_failed(&self, id: &str) -> bool {
         let state = self.place(id).and_then(|place| self.schedule.state(place));
         state.is_some_and(|state| state.is_terminal() && state != State::Completed)
     }
@@ -223,27 +223,19 @@ impl Drive<'_> {
     fn intervene(&mut self, answer: &Interventions) -> Vec<String> {
         let mut refused = Vec::new();
         for step in answer.steps.iter().take(Interventions::MOST) {
-            let (is_over, blocks) =
-                (|id: &str| self.machine.is_failed(id), |id: &str| self.machine.blocks(id));
-            let changes = step.changes(is_over, blocks);
-            let is_final =
-                |change: &&Change| matches!(change, Change::Retry { node } if self.machine.is_final(node));
+            let Some(change) = step.change(|id| self.machine.blocks(id)) else { continue };
             // A person may: a supervisor is a model, which would have them asked until they give in.
-            if let Some(retry) = changes.iter().find(is_final) {
-                refused.push(told(retry, &FINAL));
+            if let Change::Retry { node } | Change::Reassign { node, .. } = &change
+                && self.machine.is_final(node)
+            {
+                refused.push(told(&change, &FINAL));
                 continue;
             }
-            for change in changes {
-                if self.machine.is_made(&change) {
-                    continue;
-                }
-                let now = self.now();
-                let changed = self.machine.change(&change, now);
-                self.flush();
-                if let Err(error) = changed {
-                    refused.push(told(&change, &error));
-                    break;
-                }
+            let now = self.now();
+            let changed = self.machine.carry_out(&change, now, Machine::is_made);
+            self.flush();
+            if let Err(error) = changed {
+                refused.push(told(&change, &error));
             }
         }
         refused

@@ -196,6 +196,23 @@ impl Schedule {
     /// [`Refused::State`] in every other state, and for an item that its node no longer waits for; [`Refused::Blocked`]
     /// when a node that it needs gave no value; [`Refused::Closed`].
     pub(crate) fn retry(&mut self, node: usize) -> Result<(), Refused> {
+        let number = self.can_retry(node)?;
+        for edge in self.ins(number) {
+            self.unheld.remove(&edge);
+        }
+        if let Some(of) = self.nodes.get_mut(node) {
+            of.blocked = 0;
+        }
+        self.reopen_item(node);
+        self.revive(number);
+        Ok(())
+    }
+
+    /// Returns the number of a node that can be retried.
+    ///
+    /// # Errors
+    /// Those of [`retry`](Self::retry).
+    pub(crate) fn can_retry(&self, node: usize) -> Result<u32, Refused> {
         let (number, of) = self.open(node)?;
         let open = self.parent(node).is_none_or(|parent| self.waits_for(parent, number));
         if !of.state.is_terminal() || of.state == State::Completed || !open {
@@ -206,15 +223,7 @@ impl Schedule {
         if let Some(by) = needed.map(|edge| edge.from as usize).find(vain) {
             return Err(Refused::Blocked { node, by });
         }
-        for edge in self.ins(number) {
-            self.unheld.remove(&edge);
-        }
-        if let Some(of) = self.nodes.get_mut(node) {
-            of.blocked = 0;
-        }
-        self.reopen_item(node);
-        self.revive(number);
-        Ok(())
+        Ok(number)
     }
 
     fn reopen_item(&mut self, item: usize) {

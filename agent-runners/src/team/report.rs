@@ -31,6 +31,8 @@ pub struct TeamReport {
     session: Option<SessionId>,
     /// Its run.
     run: Option<RunId>,
+    /// True once that run ended.
+    is_over: bool,
     places: Places,
     /// The attempts that ended, oldest first.
     pub(super) tries: Vec<Try>,
@@ -97,18 +99,25 @@ impl TeamReport {
     /// Takes in one more event of a run, and returns whether it is one of the team's items or messages. All others are
     /// ignored, also those of the sessions below, where members may be teams too.
     ///
+    /// A team that plans in another session once this one's run ended begins the list anew: an agent may call a team as
+    /// a tool several times. Of two teams that work side by side the list shows the one that planned first.
+    ///
     /// # Errors
     /// [`ErrorKind::Corrupt`](entourage_core::ErrorKind::Corrupt) for a record that cannot be read,
     /// [`ErrorKind::NewerVersion`](entourage_core::ErrorKind::NewerVersion) for one of a newer version.
     pub fn update(&mut self, event: &Envelope) -> Result<bool> {
         let (session, run) = (&event.origin.session, event.origin.run);
-        if self.session.as_ref().is_some_and(|own| own != session) {
+        let is_own = self.session.as_ref().is_none_or(|own| own == session);
+        if !is_own && !self.is_over {
             return Ok(false);
+        }
+        if is_own && self.run == Some(run) {
+            self.is_over = matches!(event.event, Event::RunFinished(_));
         }
         let record = match &event.event {
             // Whatever runs next in the session has nothing to do with the team's items.
-            Event::RunStarted(_) if self.run.is_some_and(|own| own != run) => {
-                *self = Self { session: self.session.take(), ..Self::default() };
+            Event::RunStarted(_) if is_own && self.run.is_some_and(|own| own != run) => {
+                *self = Self { session: self.session.take(), is_over: true, ..Self::default() };
                 return Ok(true);
             }
             Event::Recorded(record) => record,
@@ -119,7 +128,7 @@ impl TeamReport {
             *self = Self { items, session: Some(session.clone()), run: Some(run), ..Self::default() };
             return Ok(true);
         }
-        if self.run != Some(run) {
+        if !is_own || self.run != Some(run) {
             return Ok(false);
         }
         if let Some(message) = record.get::<TeamMessage>()? {

@@ -2,6 +2,7 @@
 
 use entourage_core::{
     ErrorKind,
+    agent::Agent,
     event::{Envelope, Event},
     permission::Decision,
     provider::Size,
@@ -10,11 +11,11 @@ use entourage_core::{
     tool::Access,
 };
 use entourage_runners::{
-    ReactAgent,
+    AgentTool, ReactAgent,
     graph::{NodeState, SkipAs, SupervisorAnswered, TaskGraph},
     team::{Member, Performance, Team, TeamReport},
 };
-use entourage_runtime::{AgentExt, Waiting};
+use entourage_runtime::{AgentExt, Waiting, permission::Policy};
 use entourage_testkit::{self as testkit, FakeTool, Gate, ScriptedProvider};
 use serde_json::json;
 
@@ -278,4 +279,55 @@ async fn a_team_that_lost_a_member_is_told_which_when_it_resumes() {
     let error = runtime_on(&store).session_with_id(root()).resume(&team("bob")).outcome().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Diverged);
     assert!(error.message().contains("the member `ann`"), "{error}");
+}
+
+/// Returns what a live list shows at each change, for a lead of `boss` that calls its tools so.
+async fn lists(boss: ScriptedProvider, teams: &[Team]) -> Vec<String> {
+    let tools: Vec<_> =
+        teams.iter().map(|team| AgentTool::new(team.clone()).with_name(team.name())).collect();
+    let builder = ReactAgent::builder("boss", boss.model());
+    let boss = tools.into_iter().fold(builder, |builder, tool| builder.tool(tool)).build().unwrap();
+    let mut run = testkit::runtime().policy(Policy::allow_all()).build().session().start(&boss, "Go");
+    let (mut list, mut lists) = (TeamReport::default(), Vec::new());
+    while let Some(event) = run.next().await {
+        if list.update(&event).unwrap() {
+            lists.push(list.to_string());
+        }
+    }
+    assert!(run.outcome().await.unwrap().is_completed());
+    lists.dedup();
+    lists
+}
+
+fn crew(name: &str, plans: &[&str], member: Member) -> (Team, ScriptedProvider) {
+    let lead = plans
+        .iter()
+        .fold(ScriptedProvider::new(), |lead, id| lead.text(plan(&[item(id, "code", &[])])).text("Done."));
+    let team = Team::builder(name, lead.model()).member(member).build().unwrap();
+    (team, lead)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_live_list_follows_a_team_that_is_a_tool_from_call_to_call() {
+    let call = |team: &'static str| (team, json!({"prompt": "Work."}));
+    let (team, lead) = crew("crew", &["one", "two"], Member::new(Hand::new("ann")));
+    let boss = ScriptedProvider::new().calls([call("crew")]).calls([call("crew")]).text("Done.");
+    let seen = lists(boss, &[team]).await;
+    assert_eq!(seen.first().unwrap(), "[ ] one: one");
+    assert_eq!(seen.last().unwrap(), "[x] two: two (ann)", "{seen:?}");
+    let turn = seen.iter().position(|it| it.contains("two")).unwrap();
+    assert_eq!(seen[turn - 1], "[x] one: one (ann)", "{seen:?}");
+    drop(lead);
+
+    // A member that is a team, and one that works beside it, are no part of the list.
+    let (below, lead_below) = crew("below", &["inner"], Member::new(Hand::new("eve")));
+    let (outer, lead_outer) = crew("outer", &["top"], Member::new(below));
+    let late = Hand::new("ann").on("late", [Act::Sleep(secs(60))]);
+    let (beside, lead_beside) = crew("beside", &["late"], Member::new(late));
+    let boss = ScriptedProvider::new().calls([call("outer"), call("beside")]).text("Done.");
+    let seen = lists(boss, &[outer, beside]).await;
+    let one = if seen[0].contains("late") { "late" } else { "top" };
+    assert!(seen.iter().all(|it| it.contains(one) && !it.contains('\n')), "{seen:?}");
+    assert!(seen.last().unwrap().starts_with("[x]"), "{seen:?}");
+    drop((lead_below, lead_outer, lead_beside));
 }

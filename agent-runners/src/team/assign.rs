@@ -123,10 +123,11 @@ impl Roster {
         &self,
         name: &str,
         items: &[TeamItem],
-        agent: impl Fn(&Member) -> Arc<dyn Agent>,
+        agent: impl Fn(&Member) -> Result<Arc<dyn Agent>>,
     ) -> Result<TaskGraphBuilder> {
+        let agent = |member| Ok((Member::id(member), (member.size, agent(member)?)));
         let agents: BTreeMap<&str, (Size, Arc<dyn Agent>)> =
-            self.members.iter().map(|member| (member.id(), (member.size, agent(member)))).collect();
+            self.members.iter().map(agent).collect::<Result<_>>()?;
         let mut builder = TaskGraph::builder(name);
         for item in items {
             let sized = |id: &Arc<str>| {

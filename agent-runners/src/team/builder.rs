@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use entourage_core::{
     Error, ErrorKind, Result, agent::Agent, context::Instructions, provider::ModelSlot, run::Limits,
+    tool::Tool,
 };
 use entourage_runtime::{RunHandle, check_agent_name};
 
@@ -191,17 +192,16 @@ impl TeamBuilder {
     ///
     /// # Errors
     /// [`ErrorKind::Config`] without a member, for an invalid name, for two members of one name or one called `lead` or
-    /// `everyone`, for two specialists in one type, for a number of zero, and for a tool of the lead called
-    /// `send_message` beside a mailbox.
+    /// `everyone`, for two specialists in one type, for a number of zero, and for a tool of the lead or of a member
+    /// called `send_message` beside a mailbox.
     pub fn build(self) -> Result<Team> {
         check_agent_name(&self.name)?;
         check(&self.members)?;
         if self.at_once == 0 {
             return Err(invalid("a team works on no items at once; raise `TeamBuilder::at_once`"));
         }
-        if self.mailbox && self.lead.tools.iter().any(|tool| tool.spec().name() == SendMessage::NAME) {
-            let text = "a tool of the lead has the name of the mailbox's own tool; rename it, or leave `mailbox` out";
-            return Err(invalid(text).with("tool", SendMessage::NAME));
+        if self.mailbox {
+            self.check_names()?;
         }
         let speaker = self.lead.speaker()?;
         let supervisor = self.lead.supervisor()?;
@@ -219,6 +219,30 @@ impl TeamBuilder {
             mailbox: self.mailbox,
             live: Arc::default(),
         })))
+    }
+}
+
+impl TeamBuilder {
+    /// Refuses tools that have the name of the mailbox's own.
+    fn check_names(&self) -> Result<()> {
+        let is_it = |tool: &Arc<dyn Tool>| tool.spec().name() == SendMessage::NAME;
+        let of = |whose: &str| {
+            let text = format!(
+                "a tool of {whose} has the name of the mailbox's own tool; rename it, or leave `mailbox` out"
+            );
+            invalid(&text).with("tool", SendMessage::NAME)
+        };
+        if self.lead.tools.iter().any(is_it) {
+            return Err(of("the lead"));
+        }
+        let has_it = |member: &&Member| {
+            let tools = member.react().and_then(ReactAgent::fixed_tools);
+            tools.is_some_and(|tools| tools.iter().any(is_it))
+        };
+        match self.members.iter().find(has_it) {
+            Some(member) => Err(of("a member").with("member", member.id().to_owned())),
+            None => Ok(()),
+        }
     }
 }
 

@@ -94,7 +94,7 @@ fn check(roster: &Roster, plan: &TeamPlan) -> Result<(), String> {
     if items.is_empty() {
         return Ok(());
     }
-    let graph = roster.graph("plan", &items, |member| Arc::clone(&member.agent));
+    let graph = roster.graph("plan", &items, |member| Ok(Arc::clone(&member.agent)));
     graph.and_then(|graph| graph.build()).map(drop).map_err(|error| error.message().to_owned())
 }
 

@@ -164,12 +164,10 @@ fn lost(report: &GraphReport) -> Box<[Arc<str>]> {
 }
 
 /// Returns the agent that works for a member: with its mail, if there is a mailbox.
-fn equipped(member: &Member, room: Option<&Arc<Room>>) -> Arc<dyn Agent> {
-    let Some((room, react)) = room.zip(member.react()) else { return Arc::clone(&member.agent) };
-    let send = Arc::new(SendMessage::new(room, member.id()));
-    // A tool of its own that has this name stays.
-    let sends = react.with_tool(send).unwrap_or_else(|_| react.clone());
-    Arc::new(sends.layered(Inbox::new(room, member.id())))
+fn equipped(member: &Member, room: Option<&Arc<Room>>) -> Result<Arc<dyn Agent>> {
+    let Some((room, react)) = room.zip(member.react()) else { return Ok(Arc::clone(&member.agent)) };
+    let sends = react.with_tool(Arc::new(SendMessage::new(room, member.id())))?;
+    Ok(Arc::new(sends.layered(Inbox::new(room, member.id()))))
 }
 
 fn read(room: Option<&Arc<Room>>, to: &str, place: &str) -> Result<Mail> {

@@ -14,7 +14,7 @@ use entourage_core::{
 use entourage_runners::{
     AgentTool, ReactAgent,
     graph::{SupervisorAnswered, TaskGraph},
-    team::{Member, Performance, TaskType, Team, TeamReport},
+    team::{Member, Performance, TaskType, Team, TeamBuilder, TeamReport},
 };
 use entourage_runtime::{AgentExt, permission::Policy};
 use entourage_testkit::{self as testkit, FakeTool, Gate, Script, ScriptedProvider};
@@ -35,7 +35,7 @@ pub(crate) fn send(to: &str, kind: &str, text: &str) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lead_tool_called_like_the_mailbox_is_refused_at_build() {
+async fn a_tool_called_like_the_mailbox_is_refused_at_build() {
     let lead = ScriptedProvider::new();
     let built = |mailbox: bool| {
         let team = Team::builder("crew", lead.model())
@@ -47,6 +47,16 @@ async fn a_lead_tool_called_like_the_mailbox_is_refused_at_build() {
     let error = built(true).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Config, "{error}");
     assert!(error.to_string().contains("send_message"), "{error}");
+
+    let ann = ReactAgent::builder("ann", lead.model()).tool(FakeTool::new("send_message")).build().unwrap();
+    let built = |team: TeamBuilder| team.member(Member::new(Hand::new("bob"))).member(ann.clone()).build();
+    assert!(built(Team::builder("crew", lead.model())).is_ok());
+    let error = built(Team::builder("crew", lead.model()).mailbox()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+    assert!(
+        error.to_string().contains("send_message") && error.to_string().contains("member: ann"),
+        "{error}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -162,7 +162,8 @@ impl TeamBuilder {
         self
     }
 
-    /// Sets the number of items that are worked on at once, by all members together. Default 10.
+    /// Sets the number of items that are worked on at once, by all members together. Default 10. The others wait
+    /// without a time limit.
     pub fn at_once(mut self, items: usize) -> Self {
         self.at_once = items;
         self

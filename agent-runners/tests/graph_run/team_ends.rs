@@ -5,7 +5,7 @@ use entourage_core::{
     agent::Agent,
     event::{Envelope, Event},
     permission::Decision,
-    provider::Size,
+    provider::{FinishReason, Size},
     run::{Status, StopReason},
     session::{SessionFilter, SharedStore},
     tool::Access,
@@ -16,14 +16,14 @@ use entourage_runners::{
     team::{Member, Performance, Team, TeamReport},
 };
 use entourage_runtime::{AgentExt, Waiting, permission::Policy};
-use entourage_testkit::{self as testkit, FakeTool, Gate, ScriptedProvider};
+use entourage_testkit::{self as testkit, FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::json;
 
 use crate::{
     common::{memory, process, runtime_on, stored},
     crew::{Act, Hand, Log, root, secs},
     prefix::{put, with},
-    team::{item, plan, prompts, steps},
+    team::{item, plan, prompts, react, steps},
 };
 
 #[tokio::test(start_paused = true)]
@@ -330,4 +330,23 @@ async fn a_live_list_follows_a_team_that_is_a_tool_from_call_to_call() {
     assert!(seen.iter().all(|it| it.contains(one) && !it.contains('\n')), "{seen:?}");
     assert!(seen.last().unwrap().starts_with("[x]"), "{seen:?}");
     drop((lead_below, lead_outer, lead_beside));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_item_waits_for_its_place_without_a_time_limit() {
+    let ids: Vec<_> = (0..8).map(|number| format!("i{number}")).collect();
+    for (replicas, at_once) in [(1, 10), (8, 1)] {
+        // A machine that takes one call at a time, as long as a model may be silent.
+        let slow = |model: ScriptedProvider, _: &String| {
+            model.step(Script::new().delay(secs(290)).text("Done.").finish(FinishReason::Stop))
+        };
+        let model = ids.iter().fold(ScriptedProvider::new(), slow);
+        let items: Vec<_> = ids.iter().map(|id| item(id, "summarize", &[])).collect();
+        let lead = ScriptedProvider::new().text(plan(&items)).text("Done.");
+        let scout = Member::new(react("scout", &model)).size(Size::S).replicas(replicas);
+        let team = Team::builder("crew", lead.model()).member(scout).at_once(at_once).build().unwrap();
+        let began = tokio::time::Instant::now();
+        let outcome = team.start("Go").outcome().await.unwrap();
+        assert_eq!((outcome.failed.len(), began.elapsed().as_secs()), (0, 8 * 290), "{outcome}");
+    }
 }

@@ -25,6 +25,8 @@ pub(super) enum Command {
     Report(oneshot::Sender<GraphReport>),
     /// The supervisor is to be asked.
     Call,
+    /// How many work now.
+    Working(oneshot::Sender<usize>),
 }
 
 /// A run that can be changed: its id, and the way to its loop.
@@ -259,6 +261,13 @@ impl GraphControl {
     /// Has the supervisor asked, whatever the nodes do.
     pub(crate) async fn call_supervisor(&self) -> Result<()> {
         self.send(Command::Call).await
+    }
+
+    /// Returns how many attempts run now; a supervisor that is asked is one more.
+    pub(crate) async fn working(&self) -> Result<usize> {
+        let (tell, told) = oneshot::channel();
+        self.send(Command::Working(tell)).await?;
+        told.await.map_err(|_| self.ended())
     }
 
     async fn send(&self, command: Command) -> Result<()> {

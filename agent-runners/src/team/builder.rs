@@ -181,9 +181,9 @@ impl TeamBuilder {
     /// The next attempt of a member at an item gets the mail of its failed attempt again, as it knows nothing of that
     /// one; but no request that the member has answered.
     ///
-    /// A request may wait for its answer, at most 10 minutes; a pause ends the wait. Only the one who was asked answers
-    /// it. At most 32 KiB of messages arrive at once. The labels of a message are those of its sender's
-    /// session.
+    /// A request may wait for its answer, at most 10 minutes; a pause ends the wait, and so does a recipient that
+    /// cannot begin meanwhile, since all who work wait for answers. Only the one who was asked answers it. At most
+    /// 32 KiB of messages arrive at once. The labels of a message are those of its sender's session.
     pub fn mailbox(mut self) -> Self {
         self.mailbox = true;
         self

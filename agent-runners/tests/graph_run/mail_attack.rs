@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use entourage_core::{
     ErrorKind,
+    event::Event,
     message::Role,
     provider::{FinishReason, Request},
     run::Status,
@@ -21,7 +22,7 @@ use serde_json::{Value, json};
 
 use crate::{
     common::{Fault, FaultyStore, memory, process, runtime_on, until_killed},
-    crew::{Hand, root, secs},
+    crew::{Act, Hand, root, secs},
     team::{plan, prompts, prompts_of_results, react, steps},
     team_attack::{for_member, send},
 };
@@ -349,6 +350,75 @@ async fn a_pause_reaches_a_member_that_waits_and_the_lead_that_is_asked() {
     assert!(began.elapsed() < secs(5), "{:?}", began.elapsed());
     assert_eq!(session.resume(&team).outcome().await.unwrap().text, "Done.");
     assert!(prompts_of_results(&ann)[0].contains("before the work was paused"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_to_a_member_that_cannot_begin_meanwhile_is_not_waited_for() {
+    const VAIN: &str = "Its recipient does not work now";
+    let [of_ann, of_bob] = ["ann", "bob"].map(|name| for_member(name, name, &[]));
+    let (after, eve) = (for_member("bob", "bob", &["ann"]), for_member("eve", "eve", &[]));
+    // Items, how many are worked on at once, what `ann` is told, and the seconds after which she is.
+    for (items, at_once, told, took) in [
+        (vec![of_ann.clone(), of_bob.clone()], 1, VAIN, 2),
+        (vec![of_ann.clone(), after.clone()], 10, VAIN, 2),
+        (vec![of_ann.clone()], 10, VAIN, 2),
+        // As long as somebody works, a place may become free.
+        (vec![of_ann.clone(), eve.clone(), of_bob.clone()], 2, "Port 80.", 30),
+        (vec![of_ann.clone(), eve, after], 10, VAIN, 32),
+        (vec![of_ann, of_bob], 10, "Port 80.", 0),
+    ] {
+        let mut request = send("bob", "request", "Which port?");
+        request["wait_seconds"] = json!(600);
+        let ann = ScriptedProvider::new()
+            .call("send_message", request)
+            .step(later(100).text("A.").finish(FinishReason::Stop));
+        let bob = ScriptedProvider::by_history()
+            .call("send_message", responding("ann", "m1", "Port 80."))
+            .text("B.");
+        let lead = ScriptedProvider::new().text(plan(&items)).text("Done.");
+        let eve = Hand::new("eve").on("eve", [Act::Sleep(secs(30))]);
+        let team = Team::builder("crew", lead.model())
+            .at_once(at_once)
+            .members([react("ann", &ann), react("bob", &bob)])
+            .member(eve)
+            .mailbox()
+            .build()
+            .unwrap();
+        let (mut run, began) = (team.start("Go"), tokio::time::Instant::now());
+        let mut after = None;
+        while let Some(event) = run.next().await {
+            if let Event::ToolFinished(end) = &event.event
+                && event.origin.agent.ends_with("/ann")
+            {
+                after = Some(began.elapsed().as_secs());
+                assert!(end.result.to_text().contains(told), "{items:?}: {}", end.result.to_text());
+            }
+        }
+        assert_eq!(after, Some(took), "{items:?}");
+        assert!(run.outcome().await.unwrap().is_completed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_those_who_wait_for_each_other_the_one_in_front_goes_on() {
+    let waits_for = |to: &str| {
+        let mut request = send(to, "request", "Which port?");
+        request["wait_seconds"] = json!(600);
+        ScriptedProvider::new().call("send_message", request)
+    };
+    let ann = waits_for("bob").call("send_message", responding("eve", "m2", "Port 80.")).text("A.");
+    let eve = waits_for("ann").text("E.");
+    let items = [for_member("ann", "ann", &[]), for_member("eve", "eve", &[])];
+    let lead = ScriptedProvider::new().text(plan(&items)).text("Done.");
+    let team = Team::builder("crew", lead.model())
+        .members([react("ann", &ann), react("eve", &eve)])
+        .member(Hand::new("bob"))
+        .mailbox()
+        .build()
+        .unwrap();
+    assert_eq!(team.ask("Go").await.unwrap(), "Done.");
+    assert!(prompts_of_results(&ann)[0].contains("Its recipient does not work now"));
+    assert!(prompts_of_results(&eve)[0].contains("Port 80."), "{:?}", prompts_of_results(&eve));
 }
 
 #[tokio::test(start_paused = true)]

@@ -462,8 +462,10 @@ async fn lo09_a_request_without_an_answer_times_out_and_wrong_messages_are_told(
         .iter()
         .fold(ScriptedProvider::new(), |ann, (arguments, _)| ann.calls([send(arguments.clone())]));
     let ann = ann.text("Gave up.");
-    let lead = ScriptedProvider::new().text(plan(&[item("a", "code", &[])])).text("Done.");
-    let members = [Member::new(react("ann", &ann)), Member::new(Hand::new("bob")).size(Size::S)];
+    let works = json!({"id": "b", "task": "b", "type": "code", "member": "bob"});
+    let lead = ScriptedProvider::new().text(plan(&[item("a", "code", &[]), works])).text("Done.");
+    let bob = Hand::new("bob").on("b", [Act::Sleep(secs(60))]);
+    let members = [Member::new(react("ann", &ann)), Member::new(bob).size(Size::S)];
     let team = Team::builder("crew", lead.model()).members(members).mailbox().build().unwrap();
     let began = tokio::time::Instant::now();
     assert_eq!(team.ask("Go").await.unwrap(), "Done.");

@@ -396,6 +396,11 @@ impl<'a> Drive<'a> {
             }
             Command::Call => self.machine.call_supervisor(),
             Command::Report(tell) => drop(tell.send(self.machine.report())),
+            Command::Working(tell) => {
+                let asked = usize::from(self.machine.is_watched());
+                // Whoever asked may have gone.
+                let _ = tell.send(self.stops.len() + self.wave.len() + asked);
+            }
         }
     }
 }

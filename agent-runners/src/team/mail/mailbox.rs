@@ -5,6 +5,8 @@ use std::{
     sync::Arc,
 };
 
+use entourage_core::tool::CallId;
+
 use super::{Delivered, EVERYONE, MessageKind, TeamMessage};
 
 /// Bytes that a message takes beside its text.
@@ -189,6 +191,15 @@ impl Mailbox {
             }
         }
         false
+    }
+
+    /// True if all who work, of whom there are so many, wait for answers, and whoever got this request is none of them:
+    /// nobody ends before a wait does, so that nobody begins who could answer.
+    pub(super) fn is_vain(&self, request: &str, working: usize) -> bool {
+        let Some(request) = self.messages.get(request) else { return false };
+        let asked = || self.awaited.keys().filter_map(|id| self.messages.get(id));
+        let sessions: HashSet<_> = asked().filter_map(|it| CallId::from(&*it.call).session()).collect();
+        sessions.len() >= working && asked().all(|it| it.from != request.to)
     }
 
     pub(super) fn is_awaited(&self, message: &TeamMessage) -> bool {

@@ -4,6 +4,7 @@ use std::{
     collections::{HashMap, HashSet},
     fmt::Write as _,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use entourage_core::{
@@ -34,6 +35,20 @@ pub(super) const RECEIPT: &str = "entourage.mail";
 
 /// Most bytes of messages that the lead reads when the work is over.
 const AT_END: usize = 256 * 1024;
+
+/// Time after which a call that waits looks whether it waits in vain, or the run is to pause.
+pub(super) const LOOK: Duration = Duration::from_secs(1);
+
+/// The reason for which a call waits no longer for a response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unanswered {
+    /// It waited enough.
+    Enough,
+    /// Whoever is asked waits for the sender.
+    Circular,
+    /// All who work wait, and whoever is asked is none of them.
+    Vain,
+}
 
 /// The mailbox of a team's run.
 pub(crate) struct Room {
@@ -260,8 +275,8 @@ impl Room {
         self.earlier.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the response to a request, which the sender gets by this alone while it waits. Returns none once
-    /// `enough` ends, and at once if the one who is asked waits for the sender.
+    /// Waits for the response to a request, which the sender gets by this alone while it waits; until `enough` ends,
+    /// and not where nobody could answer.
     ///
     /// # Errors
     /// Those of [`Room::with_result`].
@@ -270,31 +285,50 @@ impl Room {
         request: &Arc<str>,
         by: (&str, &str, &str),
         enough: impl Future<Output = ()>,
-    ) -> Result<Option<Mail>> {
+    ) -> Result<Result<Mail, Unanswered>> {
         let is_circular = {
             let mut mailbox = self.lock();
             mailbox.awaits(request);
             mailbox.response(request).is_none() && mailbox.is_circular(request)
         };
         let waits = Waits { room: self, request };
-        tokio::pin!(enough);
+        let in_vain = self.in_vain(request);
+        tokio::pin!(enough, in_vain);
         let response = loop {
             let arrived = self.arrived.notified();
             if let Some(response) = self.lock().response(request) {
                 break response;
             }
+            if is_circular {
+                return Ok(Err(Unanswered::Circular));
+            }
             tokio::select! {
                 biased;
-                () = arrived, if !is_circular => {}
-                () = &mut enough, if !is_circular => return Ok(None),
-                else => return Ok(None),
+                () = arrived => {}
+                () = &mut enough => return Ok(Err(Unanswered::Enough)),
+                () = &mut in_vain => return Ok(Err(Unanswered::Vain)),
             }
         };
         // What is handed out is never dropped: no time limit from here on.
         self.hand_over(&response, by).await?;
         drop(waits);
         let messages = [response];
-        Ok(Some(Mail { text: shown(&messages), labels: labels(&messages) }))
+        Ok(Ok(Mail { text: shown(&messages), labels: labels(&messages) }))
+    }
+
+    /// Ends once nobody who could answer a request begins before a wait ends.
+    async fn in_vain(&self, request: &str) {
+        let mut before = false;
+        // At a single look somebody may be about to begin.
+        loop {
+            tokio::time::sleep(LOOK).await;
+            let working = self.control.working().await;
+            let now = working.is_ok_and(|working| self.lock().is_vain(request, working));
+            if now && before {
+                return;
+            }
+            before = now;
+        }
     }
 
     async fn hand_over(&self, response: &Arc<TeamMessage>, by: (&str, &str, &str)) -> Result<()> {

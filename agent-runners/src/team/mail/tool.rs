@@ -13,13 +13,13 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::{EVERYONE, MessageKind, Room, TeamMessage, call_of};
+use super::{
+    EVERYONE, MessageKind, Room, TeamMessage, call_of,
+    room::{LOOK, Unanswered},
+};
 
 /// Longest text of a message, in bytes.
 const LONGEST: usize = 16 * 1024;
-
-/// Time after which a call that waits looks whether the run is to pause.
-const LOOK: Duration = Duration::from_secs(1);
 
 /// Longest wait for a response, in seconds.
 const MOST_SECONDS: u32 = 600;
@@ -121,25 +121,30 @@ impl Tool for SendMessage {
         let began = Instant::now();
         let wait = Duration::from_secs(seconds.into());
         let mail = self.room.response(&id, by, enough(wait, cx)).await.map_err(ToolError::Fatal)?;
-        if let Some(mail) = mail {
-            return Ok(ToolOutput::text(mail.text)
-                .with_labels(mail.labels)
-                .with_metadata(json!({ "message": id })));
-        }
+        let unanswered = match mail {
+            Ok(mail) => {
+                let output = ToolOutput::text(mail.text).with_labels(mail.labels);
+                return Ok(output.with_metadata(json!({ "message": id })));
+            }
+            Err(unanswered) => unanswered,
+        };
         if cx.cancellation().is_cancelled() {
             return Err(ToolError::Fatal(Error::cancelled()));
         }
         let later = "it comes later, or never: go on without";
-        if began.elapsed() >= wait {
-            let text = format!("no answer to message {id} within {seconds} s; {later}");
-            return Err(ToolError::from(Error::new(ErrorKind::Timeout, text)));
-        }
-        let text = if cx.run().is_stopping() {
-            format!("No answer to message {id} before the work was paused; {later}.")
-        } else {
-            format!(
+        let text = match unanswered {
+            Unanswered::Enough if began.elapsed() >= wait => {
+                let text = format!("no answer to message {id} within {seconds} s; {later}");
+                return Err(ToolError::from(Error::new(ErrorKind::Timeout, text)));
+            }
+            Unanswered::Enough => format!("No answer to message {id} before the work was paused; {later}."),
+            Unanswered::Circular => format!(
                 "Sent as message {id}. Its recipient waits for you: answer what you were asked. Then {later}."
-            )
+            ),
+            Unanswered::Vain => format!(
+                "Sent as message {id}. Its recipient does not work now, and begins no item while all who do wait for \
+                 answers. Do not wait for the answer; {later}, and end your item so that others can begin."
+            ),
         };
         Ok(ToolOutput::text(text).with_metadata(json!({ "message": id })))
     }

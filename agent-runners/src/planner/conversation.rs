@@ -8,13 +8,13 @@ use async_trait::async_trait;
 use entourage_core::{
     Error, ErrorKind, Result, SessionId, Usage,
     agent::{Agent, AgentPart},
-    run::{Delegate, Outcome, Pause, RunContext, Spawn, Status, Task},
+    run::{Delegate, Outcome, Pause, RunContext, Spawn, Status, StopReason, Task},
 };
 
 use super::{
     ConversationLimits, StepMessage, StepMessageKind,
     execution::EXECUTOR,
-    reply::said,
+    reply::{Said, final_stop, said},
     run::PLANNER,
     talk::{Begun, GO_ON, Next, Talk},
 };
@@ -52,7 +52,7 @@ impl Agent for Conversation {
         loop {
             let message = match talk.next() {
                 Next::Done(text) => return Ok(Outcome::completed(text)),
-                Next::Failed(reason) => return Err(Error::new(ErrorKind::Stopped, reason)),
+                Next::Failed(text, stopped) => return Err(failed(text, stopped)),
                 _ if cx.cancellation().is_cancelled() => return Err(Error::cancelled()),
                 // A run that is to pause begins no turn. One that goes on is paused by its own run.
                 Next::Assign | Next::GoOn(_) if cx.is_stopping() => return Err(Error::paused(Pause::Asked)),
@@ -104,7 +104,7 @@ impl Conversation {
         let text = Arc::from(text);
         cx.append_with(|_, seq| {
             let run = Some(cx.run().started_at(seq));
-            Ok(StepMessage { turn, most, kind, text, child, run, tool_calls: 0, usage })
+            Ok(StepMessage { turn, most, kind, text, child, run, tool_calls: 0, usage, stopped: None })
         })
     }
 
@@ -118,8 +118,8 @@ impl Conversation {
         let (most, usage) = (talk.most(), outcome.usage);
         cx.append_with(|_, seq| {
             let run = child.as_ref().map(|_| cx.run().started_at(seq));
-            let (kind, text, tool_calls) = (said.kind, said.text.into(), said.tool_calls);
-            Ok(StepMessage { turn, most, kind, text, child, run, tool_calls, usage })
+            let Said { kind, text, tool_calls, stopped } = said;
+            Ok(StepMessage { turn, most, kind, text: text.into(), child, run, tool_calls, usage, stopped })
         })
     }
 
@@ -142,11 +142,12 @@ impl Conversation {
         let Below { outcome, .. } = perform(cx, PLANNER, &self.planner, begun, limit).await?;
         let answer = outcome.text.trim();
         if !outcome.is_completed() || answer.is_empty() {
+            let stopped = final_stop(&outcome.status);
             let reason = match outcome.status {
                 Status::Cancelled => format!("within {limit:?}"),
                 status => format!("the question of the executor: {status}"),
             };
-            return Err(Error::new(ErrorKind::Stopped, format!("the planner did not answer {reason}")));
+            return Err(failed(format!("the planner did not answer {reason}"), stopped));
         }
         let (kind, next) = (StepMessageKind::Clarification, turn.saturating_add(1));
         Self::tell(cx, talk, next, kind, answer.to_owned(), outcome.usage)
@@ -168,6 +169,15 @@ async fn perform(
     let ended = Below::run(delegate, cx).await?;
     // Its end is then the end of this run too, and says nothing about the turn.
     if cx.cancellation().is_cancelled() { Err(Error::cancelled()) } else { Ok(ended) }
+}
+
+/// Returns the error of a step that failed, which is final with the reason of a stop.
+fn failed(text: String, stopped: Option<Box<StopReason>>) -> Error {
+    let error = Error::new(ErrorKind::Stopped, text);
+    match stopped {
+        Some(reason) => error.with_stop_reason(*reason),
+        None => error,
+    }
 }
 
 fn lost() -> Error {

@@ -5,6 +5,7 @@ use std::{fmt, sync::Arc};
 use entourage_core::{
     Result, RunId, SessionId, Usage,
     event::{Record, plain_line, weigh_plain},
+    run::StopReason,
 };
 use serde::{Deserialize, Serialize};
 
@@ -83,6 +84,9 @@ pub struct StepMessage {
     /// Tokens of the speaker's model calls since the message before.
     #[serde(default, skip_serializing_if = "Usage::is_unknown")]
     pub usage: Usage,
+    /// The reason of an error after which nobody may try again: a refusal, or the end of what bounds the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<Box<StopReason>>,
 }
 
 /// Most bytes of a text that is kept without a look at it.

@@ -81,6 +81,8 @@ pub(super) struct Said {
     pub(super) text: String,
     /// Results of tools other than `reply`.
     pub(super) tool_calls: u32,
+    /// The reason for which the turn was stopped, if nobody may try again.
+    pub(super) stopped: Option<Box<StopReason>>,
 }
 
 /// Reads the turn of an executor from its outcome and messages.
@@ -91,6 +93,7 @@ pub(super) fn said(outcome: &Outcome, work: &[Arc<Message>], limits: &Conversati
     let asked = work.iter().map(calls_in).fold(0, u32::saturating_add);
     let results = work.iter().flat_map(|message| message.tool_results());
     let tool_calls = results.filter(|result| *result.name != *REPLY).count();
+    let mut stopped = final_stop(&outcome.status);
     let (kind, text) = match &outcome.status {
         Status::Completed => match replied(work) {
             Some(replied) => replied,
@@ -102,6 +105,7 @@ pub(super) fn said(outcome: &Outcome, work: &[Arc<Message>], limits: &Conversati
         }
         // A layer stopped the turn.
         Status::Stopped(StopReason::Denied(_)) if asked > limits.tool_calls => {
+            stopped = None;
             (StepMessageKind::Error, too_many(limits.tool_calls))
         }
         Status::Cancelled => {
@@ -113,7 +117,18 @@ pub(super) fn said(outcome: &Outcome, work: &[Arc<Message>], limits: &Conversati
         Status::Paused(pause) => return Err(Error::paused(pause.clone())),
         status => (StepMessageKind::Error, format!("the executor was {status}")),
     };
-    Ok(Said { kind, text: cut(&text, LONGEST), tool_calls: u32::try_from(tool_calls).unwrap_or(u32::MAX) })
+    let (text, tool_calls) = (cut(&text, LONGEST), u32::try_from(tool_calls).unwrap_or(u32::MAX));
+    Ok(Said { kind, text, tool_calls, stopped })
+}
+
+/// Returns the reason for which a run was stopped, if nobody may try again.
+pub(super) fn final_stop(status: &Status) -> Option<Box<StopReason>> {
+    match status {
+        Status::Stopped(reason) => Some(Box::new(reason.clone())),
+        Status::Failed(error) => error.stopped.clone(),
+        _ => None,
+    }
+    .filter(|reason| reason.is_final())
 }
 
 fn marked(text: &str) -> (StepMessageKind, String) {
@@ -192,6 +207,25 @@ mod tests {
         assert_eq!(of(Status::Completed, &"ü".repeat(40_000)).1.chars().count(), LONGEST);
         let diverged = Status::of(&entourage_core::Error::new(ErrorKind::Diverged, "other"));
         assert!(said(&Outcome::new(diverged), &[], &limits()).is_err());
+    }
+
+    #[test]
+    fn bo05_a_refusal_and_a_bound_of_the_run_are_final_and_no_limit_of_the_turn_is() {
+        let stopped = |status: &Status, work: &[Arc<Message>]| {
+            said(&Outcome::new(status.clone()), work, &limits().with_tool_calls(1)).unwrap().stopped
+        };
+        let denied = Status::Stopped(StopReason::Denied("view".to_owned()));
+        assert_eq!(stopped(&denied, &[]).as_deref(), Some(&StopReason::Denied("view".to_owned())));
+        assert_eq!(
+            stopped(&denied, &[turn("complete", false), turn("complete", false)].concat()),
+            None,
+            "too many calls of the turn"
+        );
+        let late = entourage_core::Error::new(ErrorKind::Stopped, "x").with_stop_reason(StopReason::Deadline);
+        assert_eq!(stopped(&Status::of(&late), &[]).as_deref(), Some(&StopReason::Deadline));
+        for status in [Status::Stopped(StopReason::Steps(3)), Status::Cancelled, Status::Completed] {
+            assert_eq!(stopped(&status, &[]), None, "{status}");
+        }
     }
 
     #[test]

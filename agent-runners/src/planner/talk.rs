@@ -1,6 +1,6 @@
 //! The conversation of one step: the messages so far decide what comes next. Pure.
 
-use entourage_core::{RunId, SessionId};
+use entourage_core::{RunId, SessionId, run::StopReason};
 
 use super::message::{StepMessage, StepMessageKind};
 
@@ -28,8 +28,8 @@ pub(super) enum Next {
     Answer(u32, Begun),
     /// The step is done, with this result.
     Done(String),
-    /// The step failed, for this reason.
-    Failed(String),
+    /// The step failed, for this reason; with the reason of a stop after which nobody may try again.
+    Failed(String, Option<Box<StopReason>>),
 }
 
 /// A message that an agent was given, and where it answers.
@@ -63,10 +63,10 @@ impl Talk {
                 Next::Turn(last.turn, begun())
             }
             StepMessageKind::TaskComplete => Next::Done(last.text.to_string()),
-            StepMessageKind::Error => Next::Failed(last.text.to_string()),
+            StepMessageKind::Error => Next::Failed(last.text.to_string(), last.stopped.clone()),
             _ if last.turn >= self.most => {
                 let turns = if self.most == 1 { "turn" } else { "turns" };
-                Next::Failed(format!("the executor had no result after {} {turns}", self.most))
+                Next::Failed(format!("the executor had no result after {} {turns}", self.most), None)
             }
             StepMessageKind::Question => Next::Answer(last.turn, begun()),
             StepMessageKind::ProgressUpdate | StepMessageKind::PartialResult => {
@@ -81,7 +81,7 @@ impl Talk {
     }
 
     pub(super) fn is_over(&self) -> bool {
-        matches!(self.next(), Next::Done(_) | Next::Failed(_))
+        matches!(self.next(), Next::Done(_) | Next::Failed(..))
     }
 }
 
@@ -92,8 +92,8 @@ mod tests {
     use super::{super::message::StepMessageKind::*, *};
 
     fn message(turn: u32, kind: StepMessageKind, text: &str) -> StepMessage {
-        let (child, run, tool_calls, usage) = Default::default();
-        StepMessage { turn, most: 10, kind, text: text.into(), child, run, tool_calls, usage }
+        let (child, run, tool_calls, usage, stopped) = Default::default();
+        StepMessage { turn, most: 10, kind, text: text.into(), child, run, tool_calls, usage, stopped }
     }
 
     /// Plays replies of an executor, and returns the turns that it had, the answers it was given, and the end.
@@ -117,7 +117,7 @@ mod tests {
                     message(turn, *kind, &format!("reply {turn}"))
                 }
                 Next::Done(text) => return (turns, answers, Some(Ok(text))),
-                Next::Failed(text) => return (turns, answers, Some(Err(text))),
+                Next::Failed(text, _) => return (turns, answers, Some(Err(text))),
             };
             talk.add(&said);
         }

@@ -49,7 +49,11 @@ const AT_ONCE: usize = 5;
 /// run, or is too long, goes back to it once, with all that is wrong. The steps run as a
 /// [`TaskGraph`](crate::graph::TaskGraph), each after those that it depends on, and is given their results. If a step
 /// fails, those that depend on it are skipped; the planner then makes another plan for what is left, and what is done
-/// is kept ([`PlannerBuilder::max_replans`]).
+/// is kept ([`PlannerBuilder::max_replans`]). A refusal, and the end of what bounds the run, are final: no other plan
+/// follows.
+///
+/// A run that is not completed leaves its request open: each later run in the session is told the steps of its plans,
+/// until a plan that goes on with them is completed.
 ///
 /// # Permissions
 /// Executors only look: a tool is a read tool by its [`Access`], not by its name. An executor is shown the read tools

@@ -2,8 +2,8 @@
 //! answers from what they found.
 //!
 //! Pure: `strategy` (answer, work or plan), `plan` (steps and their problems), `questions` (answers that
-//! ask the user), `talk` (the next message between planner and executor), `budget` (tokens by part), `report` (results
-//! and figures). `run`, `execution` and `conversation`
+//! ask the user), `talk` (the next message between planner and executor), `past` and `before` (what earlier
+//! runs did), `budget` (tokens by part), `report` (results and figures). `run`, `execution` and `conversation`
 //! drive: they call, record and wait, and decide nothing else. It must not touch files or the web: the tools are the
 //! program's.
 //!
@@ -19,6 +19,7 @@
 //! [`StepExecution::of`] folds these events into one row for each step. [`VIEWS`] are relations over them for plain
 //! SQL.
 
+mod before;
 mod budget;
 mod builder;
 mod conversation;

@@ -1,9 +1,10 @@
 //! The conversation of the session that executes plans: the plans of each request, and the ends of their steps. Pure.
 //!
 //! It says the same in all processes, and also of a plan whose run was cancelled or abandoned: its steps are told of as
-//! they end.
+//! they end. A run tells here that it met its request, and the next run tells if that is so, since the end came after.
+//! So it is known which requests were not met, also after runs that made no plan.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use entourage_core::{
     Result,
@@ -12,14 +13,14 @@ use entourage_core::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    PlannedStep, StepReport, StepStatus,
+    PlannedStep, StepReport,
     questions::goes_on,
-    report::{broken_off, report},
+    report::{broken_off, is_done, is_kept, report},
 };
 use crate::graph::NodeEnd;
 
-/// A plan to execute, as it is given. Without steps it asks for the earlier plans of its request.
-#[derive(Serialize)]
+/// A plan to execute, as it is given. Without steps it asks for the steps of the requests that were not met.
+#[derive(Serialize, Default)]
 pub(super) struct Given<'a> {
     pub(super) goal: &'a str,
     pub(super) steps: &'a [PlannedStep],
@@ -27,9 +28,17 @@ pub(super) struct Given<'a> {
     pub(super) done: Vec<&'a StepReport>,
     /// Place of the planner's run: the number of messages of its session, its prompt among them.
     pub(super) place: u64,
-    /// Place of the run before it, if that had no answer.
+    /// True if the plan goes on with the requests before that were not met.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) goes_on: bool,
+    /// Place of the run before it, if that did not meet its request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) after: Option<u64>,
+    /// Place of a run that met its request: the run before, or this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) met: Option<u64>,
+    /// True: the run says so if it meets its request. Runs of older versions did not.
+    pub(super) says_met: bool,
 }
 
 /// A plan to execute, as it is read.
@@ -42,7 +51,23 @@ pub(super) struct Job {
     #[serde(default)]
     place: Option<u64>,
     #[serde(default)]
+    goes_on: bool,
+    #[serde(default)]
     after: Option<u64>,
+    #[serde(default)]
+    met: Option<u64>,
+    #[serde(default)]
+    says_met: bool,
+}
+
+/// A step of an earlier plan, as the next run is told of it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Earlier {
+    #[serde(flatten)]
+    pub(super) step: StepReport,
+    /// The request of its plan, if that is another one than the request that asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) of: Option<String>,
 }
 
 /// News of a step of the plan before it.
@@ -113,22 +138,145 @@ pub(super) fn plans(history: &History) -> Vec<Plan> {
     plans
 }
 
-/// Returns the steps of the plans of a request that were made before: those that are done, and what the newest plan
-/// left undone. A request grows by each question about it and its answer, and one goes on with what a run without an
-/// answer did. Of two other runs with the same request each has its own.
-pub(super) fn earlier(asked: &Job, plans: &[Plan]) -> Vec<StepReport> {
-    let (mut newer, mut found) = (asked, Vec::new());
-    for plan in plans.iter().rev() {
-        let job = &plan.job;
-        let is_of_run = job.goal == newer.goal && job.place == newer.place;
-        let is_before = newer.after.is_some() && job.place == newer.after;
-        if !is_of_run && !is_before && !goes_on(&newer.goal, &job.goal) {
-            break;
+/// Returns the steps of the plans whose requests were not met, in the order of these requests: of each request all
+/// steps of its newest plan, and of the plans before that what is kept of them.
+///
+/// A run that met its request leaves nothing to tell of it. Where its plan went on with the requests before, it met
+/// those too.
+pub(super) fn earlier(asked: &Job, plans: &[Plan]) -> Vec<Earlier> {
+    let mut requests: Vec<(&str, Vec<&Plan>)> = Vec::new();
+    for plan in unmet(asked, plans) {
+        let goal = plan.job.goal.as_str();
+        match requests.iter_mut().rfind(|(older, _)| is_of(goal, older)) {
+            Some((newest, plans)) => {
+                *newest = goal;
+                plans.push(plan);
+            }
+            None => requests.push((goal, vec![plan])),
         }
-        let is_newest = found.is_empty();
-        let kept = plan.steps().into_iter().filter(|step| is_newest || step.status == StepStatus::Completed);
-        found.splice(0..0, kept);
-        newer = job;
     }
-    found
+    let told = |(goal, plans): (&str, Vec<&Plan>)| {
+        let of = (!is_of(&asked.goal, goal)).then(|| goal.to_owned());
+        let newest = plans.len().saturating_sub(1);
+        let steps = plans.into_iter().enumerate().flat_map(move |(at, plan)| {
+            plan.steps().into_iter().filter(move |step| at == newest || is_kept(step))
+        });
+        steps.map(move |step| Earlier { step, of: of.clone() }).collect::<Vec<_>>()
+    };
+    requests.into_iter().flat_map(told).collect()
+}
+
+/// Returns the plans whose requests were not met, oldest first.
+fn unmet<'a>(asked: &Job, plans: &'a [Plan]) -> Vec<&'a Plan> {
+    let jobs = || plans.iter().map(|plan| &plan.job).chain([asked]);
+    let met: BTreeSet<u64> = jobs().filter_map(|job| job.met).collect();
+    let after: BTreeSet<u64> = jobs().filter_map(|job| job.after).collect();
+    let is_met = |plan: &Plan| match plan.job.place {
+        // It was cancelled after it had said that its request is met.
+        Some(place) if after.contains(&place) => false,
+        Some(place) if met.contains(&place) => true,
+        _ => !plan.job.says_met && is_done(&plan.steps()),
+    };
+    let made: Vec<&Plan> = plans.iter().filter(|plan| !plan.job.steps.is_empty()).collect();
+    let mut open: Vec<&Plan> = Vec::new();
+    for run in made.chunk_by(|one, next| one.job.place == next.job.place) {
+        open.extend(run);
+        if let Some(newest) = run.last().filter(|plan| is_met(plan)) {
+            let job = &newest.job;
+            open.retain(|plan| !job.goes_on && !is_of(&job.goal, &plan.job.goal));
+        }
+    }
+    open
+}
+
+/// True if a request is an earlier one, in the same words or with more questions and answers.
+fn is_of(request: &str, earlier: &str) -> bool {
+    request == earlier || goes_on(request, earlier)
+}
+
+#[cfg(test)]
+mod tests {
+    use entourage_core::message::Message;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// A plan of the run at a place, with an own step, which ended so.
+    fn plan(place: u64, goal: &str, more: &[(&str, Value)]) -> Message {
+        let step = json!({"number": place, "description": format!("Note {place}.")});
+        let mut job = json!({"goal": goal, "steps": [step], "place": place});
+        more.iter().for_each(|(name, value)| job[*name] = value.clone());
+        Message::user(job.to_string())
+    }
+
+    fn ended(place: u64, status: &str, partial: bool) -> Message {
+        let step = json!({"number": place, "description": "Note.", "status": status, "partial": partial});
+        Message::assistant(json!([step]).to_string())
+    }
+
+    fn says(name: &str, place: u64) -> Message {
+        Message::user(json!({"goal": "x", "steps": [], name: place}).to_string())
+    }
+
+    /// Numbers of the steps that a run with this request is told of, with the requests that they are of.
+    fn told(goal: &str, messages: Vec<Message>) -> Vec<(u32, Option<String>)> {
+        let asked = serde_json::from_value(json!({"goal": goal, "steps": []})).unwrap();
+        let steps = earlier(&asked, &plans(&messages.into_iter().collect()));
+        steps.into_iter().map(|it| (it.step.number, it.of)).collect()
+    }
+
+    fn numbers(messages: Vec<Message>) -> Vec<u32> {
+        told("other", messages).into_iter().map(|(number, _)| number).collect()
+    }
+
+    #[test]
+    fn bo13_a_run_that_met_its_request_leaves_nothing_to_tell() {
+        let new = [("says_met", json!(true))];
+        let done = || vec![plan(1, "a", &new), ended(1, "completed", false)];
+        let with = |more: Vec<Message>| numbers([done(), more].concat());
+        assert_eq!(with(vec![]), [1], "it did not come to its answer");
+        assert_eq!(with(vec![says("met", 1)]), [0; 0]);
+        assert_eq!(with(vec![says("after", 1)]), [1]);
+        assert_eq!(with(vec![says("met", 1), says("after", 1)]), [1], "it was cancelled at the end");
+        assert_eq!(with(vec![says("met", 2)]), [1], "the answer of a run without a plan");
+        let other = |more: &[(&str, Value)]| {
+            let more = [&new, more].concat();
+            vec![plan(3, "b", &more), ended(3, "completed", false), says("met", 3)]
+        };
+        assert_eq!(with(other(&[])), [1], "another request");
+        assert_eq!(with(other(&[("goes_on", json!(true))])), [0; 0]);
+    }
+
+    /// Runs of older versions said nothing of what they met.
+    #[test]
+    fn bo13_what_older_versions_recorded_is_told_by_their_plans() {
+        let done = |more: Vec<Message>| {
+            numbers([vec![plan(1, "a", &[]), ended(1, "completed", false)], more].concat())
+        };
+        assert_eq!(done(vec![]), [0; 0]);
+        assert_eq!(done(vec![says("after", 1)]), [1]);
+        assert_eq!(numbers(vec![plan(1, "a", &[]), ended(1, "failed", false)]), [1]);
+        assert_eq!(numbers(vec![plan(1, "a", &[])]), [1]);
+    }
+
+    #[test]
+    fn bo13_steps_are_told_by_their_requests() {
+        let asks = "\n\nBefore I begin, I need to know:\n- Which?";
+        let (asked, answered) = (format!("a{asks}"), format!("a{asks}\n\nThis."));
+        let messages = vec![
+            plan(1, "a", &[]),
+            ended(1, "failed", true),
+            plan(2, "b", &[]),
+            ended(2, "failed", false),
+            plan(3, &answered, &[]),
+            ended(3, "failed", false),
+            plan(4, &answered, &[]),
+        ];
+        let other = |number, of: &str| (number, Some(of.to_owned()));
+        let (a, b) = (|number| other(number, &answered), other(2, "b"));
+        assert_eq!(told("c", messages.clone()), [a(1), a(4), b.clone()], "a part of step 1 may be done");
+        assert_eq!(told(&answered, messages.clone()), [(1, None), (4, None), b]);
+        assert_eq!(told("b", messages), [a(1), a(4), (2, None)]);
+        assert!(is_of(&answered, "a") && is_of(&answered, &asked) && !is_of("a", &answered));
+    }
 }

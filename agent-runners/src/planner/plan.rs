@@ -71,6 +71,9 @@ pub(super) struct Draft {
     /// Questions to the user, in place of steps.
     #[serde(default)]
     pub(super) questions: Vec<String>,
+    /// True if the steps go on with an earlier request that was not met.
+    #[serde(default)]
+    pub(super) goes_on: bool,
 }
 
 /// What a plan is checked against.

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, HashMap},
     fmt::{self, Write as _},
+    ops::Not,
     time::Duration,
 };
 
@@ -19,13 +20,19 @@ use super::{
     execution::PLAN,
     reply::REPLY,
 };
-use crate::graph::{GraphReport, NodeEnd, NodeFinished, NodeStarted, SkipCause, section};
+use crate::{
+    finality::is_final_record,
+    graph::{GraphReport, NodeEnd, NodeFinished, NodeStarted, SkipCause, section},
+};
 
 /// Most tokens of a result in a report.
 const RESULT: usize = 1_000;
 
 /// Reason why a step of the planner's own was not done, if its run ended in the middle of it.
-const BROKEN_OFF: &str = "it was broken off, and a part of it may be done: look before it is done again";
+const BROKEN_OFF: &str = "it was broken off";
+
+/// Addition to the status of a step of which a part may be done.
+const PARTIAL: &str = ", and a part of it may be done: look before it is done again";
 
 /// Status of a step, and of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -75,6 +82,12 @@ pub struct StepReport {
     /// True if the plan is done without it.
     #[serde(default)]
     pub optional: bool,
+    /// True for a step of the planner's own that began and was not done: a part of it may be.
+    #[serde(default, skip_serializing_if = "Not::not")]
+    pub partial: bool,
+    /// True if it is not tried again in its run: somebody refused it, or what bounds the run is used up.
+    #[serde(default, skip_serializing_if = "Not::not")]
+    pub is_final: bool,
 }
 
 impl StepReport {
@@ -95,25 +108,47 @@ pub(super) fn reports(steps: &[PlannedStep], graph: &GraphReport) -> Vec<StepRep
 
 /// Returns the report of a step by the end of its node.
 pub(super) fn report(step: &PlannedStep, end: Option<&NodeEnd>) -> StepReport {
-    let result = String::new();
-    let cancelled = || Some(if step.executor_required { "it was cancelled" } else { BROKEN_OFF }.to_owned());
-    let (status, result, error) = match end {
-        Some(NodeEnd::Completed(value)) => (StepStatus::Completed, cut(&value.to_text(), RESULT), None),
-        Some(NodeEnd::Failed(error)) => (StepStatus::Failed, result, Some(cut(&error.message, RESULT))),
-        Some(NodeEnd::Cancelled) => (StepStatus::Failed, result, cancelled()),
-        Some(NodeEnd::Skipped(SkipCause::Blocked(by))) => {
-            (StepStatus::Skipped, result, Some(format!("step {by} was not done")))
-        }
-        Some(NodeEnd::Skipped(cause)) => (StepStatus::Skipped, result, Some(cause.to_string())),
-        None => (StepStatus::Pending, result, None),
+    let own = !step.executor_required;
+    let mut report = StepReport {
+        number: step.number,
+        description: step.description.clone(),
+        status: StepStatus::Pending,
+        result: String::new(),
+        error: None,
+        optional: step.optional,
+        partial: false,
+        is_final: false,
     };
-    let (number, description, optional) = (step.number, step.description.clone(), step.optional);
-    StepReport { number, description, status, result, error, optional }
+    let (status, error) = match end {
+        None => return report,
+        Some(NodeEnd::Completed(value)) => {
+            report.result = cut(&value.to_text(), RESULT);
+            (StepStatus::Completed, None)
+        }
+        Some(NodeEnd::Failed(error)) => {
+            (report.partial, report.is_final) = (own, is_final_record(error));
+            (StepStatus::Failed, Some(cut(&error.message, RESULT)))
+        }
+        Some(NodeEnd::Cancelled) => {
+            (report.partial, report.is_final) = (own, true);
+            (StepStatus::Failed, Some(if own { BROKEN_OFF } else { "it was cancelled" }.to_owned()))
+        }
+        Some(NodeEnd::Skipped(SkipCause::Blocked(by))) => {
+            (StepStatus::Skipped, Some(format!("step {by} was not done")))
+        }
+        Some(NodeEnd::Skipped(cause)) => (StepStatus::Skipped, Some(cause.to_string())),
+    };
+    StepReport { status, error, ..report }
 }
 
 /// Returns the report of a step that began, and of whose end nothing is known.
 pub(super) fn broken_off(step: &PlannedStep) -> StepReport {
-    StepReport { status: StepStatus::Failed, error: Some(BROKEN_OFF.to_owned()), ..report(step, None) }
+    report(step, Some(&NodeEnd::Cancelled))
+}
+
+/// True for a step that later plans are told of, though another plan took the place of its own.
+pub(super) fn is_kept(step: &StepReport) -> bool {
+    step.partial || step.status == StepStatus::Completed
 }
 
 /// True if every step that is not optional is done.
@@ -124,8 +159,10 @@ pub(super) fn is_done(reports: &[StepReport]) -> bool {
 /// Returns the reason that a plan was stopped for, with the steps that failed or were skipped.
 pub(super) fn stop_reason(reports: &[StepReport]) -> StopReason {
     let with = |status| reports.iter().filter(move |step| step.status == status);
-    let reason = |step: &StepReport| step.error.clone().unwrap_or_default();
-    let failed = with(StepStatus::Failed).map(|step| FailedTask::new(step.number.to_string(), reason(step)));
+    let failed = with(StepStatus::Failed).map(|step| {
+        let reason = step.error.clone().unwrap_or_default();
+        FailedTask::new(step.number.to_string(), reason).final_if(step.is_final)
+    });
     let skipped = with(StepStatus::Skipped).map(|step| step.number.to_string().into());
     StopReason::Tasks { failed: failed.collect(), cancelled: Box::default(), skipped: skipped.collect() }
 }
@@ -157,7 +194,8 @@ fn listed(reports: &[StepReport], budget: usize, tell: impl Fn(&mut String, &Ste
     for (step, told) in reports.iter().zip(told) {
         let description = plain_line(&cut(&step.description, 20));
         let gap = if text.is_empty() { "" } else { "\n\n" };
-        let _ = write!(text, "{gap}Step {} ({description}), {}:", step.number, step.status);
+        let partial = if step.partial { PARTIAL } else { "" };
+        let _ = write!(text, "{gap}Step {} ({description}), {}{partial}:", step.number, step.status);
         tell(&mut text, step, &told);
     }
     text
@@ -284,7 +322,8 @@ mod tests {
     fn report(number: u32, status: StepStatus, optional: bool) -> StepReport {
         let error = (status != StepStatus::Completed).then(|| format!("reason {number}"));
         let (description, result) = (format!("Do {number}\nso"), "x".repeat(50));
-        StepReport { number, description, status, result, error, optional }
+        let (partial, is_final) = (false, false);
+        StepReport { number, description, status, result, error, optional, partial, is_final }
     }
 
     #[test]
@@ -317,5 +356,28 @@ mod tests {
         assert!(text.starts_with("Step 1 (Do 1 so), completed:\nxxx"), "{text}");
         assert!(text.contains("…\n\nStep 2 (Do 2 so), failed:\nreason 2"), "{text}");
         assert_eq!(listing(&[], 7), "");
+    }
+
+    #[test]
+    fn bo13_an_own_step_that_began_and_was_not_done_may_be_done_in_part() {
+        use entourage_core::{Error, ErrorKind};
+        let failed = |kind| NodeEnd::Failed(Error::new(kind, "no").record());
+        let skipped = NodeEnd::Skipped(SkipCause::Asked);
+        for (end, own, partial, is_final) in [
+            (None, true, false, false),
+            (Some(NodeEnd::Cancelled), true, true, true),
+            (Some(NodeEnd::Cancelled), false, false, true),
+            (Some(failed(ErrorKind::Authentication)), true, true, false),
+            (Some(failed(ErrorKind::PermissionDenied)), true, true, true),
+            (Some(failed(ErrorKind::Authentication)), false, false, false),
+            (Some(skipped), true, false, false),
+        ] {
+            let step = PlannedStep { executor_required: !own, ..PlannedStep::default() };
+            let report = super::report(&step, end.as_ref());
+            assert_eq!((report.partial, report.is_final), (partial, is_final), "{end:?} {own}");
+            assert_eq!(is_kept(&report), partial, "{end:?}");
+            let text = listing(&[report], 100);
+            assert_eq!(text.contains("a part of it may be done: look before"), partial, "{text}");
+        }
     }
 }

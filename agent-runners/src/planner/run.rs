@@ -16,6 +16,7 @@ use entourage_core::{
 
 use super::{
     PlannedStep, Planner, PlannerProgress, PlannerStrategy, StepReport, StepStatus,
+    before::Before,
     budget::cut,
     builder::Inner,
     execution::PLAN,
@@ -105,24 +106,23 @@ impl Agent for Planner {
         cx.effects().check()?;
         let history = cx.history();
         let (goes_on, goal) = (asked_before(&history), request(&history, &task.prompt));
-        let (place, after) = cx.read(|state| {
-            let has_none = |end: &Outcome| matches!(end.status, Status::Failed(_) | Status::Cancelled);
-            let before = state.ended().filter(|ended| has_none(&ended.end.outcome));
-            let place = state.run().map(|run| run.messages_before).unwrap_or_default();
-            (place, before.map(|ended| ended.messages_before))
+        let (place, last) = cx.read(|state| {
+            let met = |end: &Outcome| end.is_completed() && !goes_on;
+            let last = state.ended().map(|ended| (ended.messages_before, met(&ended.end.outcome)));
+            (state.run().map(|run| run.messages_before).unwrap_or_default(), last)
         });
-        let mut drive = Drive { planner: &self.0, cx, runs: 0, looked: goes_on, marked: false, place };
-        // Before anything else, so that the next run finds its way here if this one fails too.
-        let earlier = match goes_on || after.is_some() {
-            true => drive.earlier(&goal, after).await?,
-            false => Vec::new(),
+        let mut drive = Drive { planner: &self.0, cx, runs: 0, looked: goes_on, goes_on: false, place };
+        // Before anything else, so that the next run is told the same if this one fails too.
+        let before = match last {
+            Some(last) => drive.before(&goal, last).await?,
+            None => Before::default(),
         };
         let strategy = if goes_on { PlannerStrategy::Complex } else { drive.analyse(&task.prompt).await? };
-        let request = Message::clone(&task.prompt);
+        let told = || before.tell(&task.prompt, self.0.budgets.planner_conversation);
         match strategy {
-            PlannerStrategy::Simple => answered(drive.turn(Part::Answer, request, None).await?),
-            PlannerStrategy::ToolUse => answered(drive.turn(Part::Work, request, None).await?),
-            PlannerStrategy::Complex => drive.by_plan(&task.prompt, goal, earlier).await,
+            PlannerStrategy::Simple => answered(drive.turn(Part::Answer, told(), None).await?),
+            PlannerStrategy::ToolUse => answered(drive.turn(Part::Work, told(), None).await?),
+            PlannerStrategy::Complex => drive.by_plan(&task.prompt, goal, before).await,
         }
     }
 }
@@ -135,8 +135,8 @@ struct Drive<'a> {
     runs: u64,
     /// True if the planner has used a tool to make its plan.
     looked: bool,
-    /// True if the run has a place among the plans of its session.
-    marked: bool,
+    /// True if its plan goes on with requests before that were not met.
+    goes_on: bool,
     /// Number of messages of the session, the prompt among them: no other run has it.
     place: u64,
 }
@@ -186,18 +186,13 @@ impl Drive<'_> {
     }
 
     /// Makes a plan, executes it, makes another one for what failed, and answers. Keeps what earlier plans did.
-    async fn by_plan(&mut self, prompt: &Message, goal: String, earlier: Vec<StepReport>) -> Result<Outcome> {
+    async fn by_plan(&mut self, prompt: &Message, goal: String, mut before: Before) -> Result<Outcome> {
         let files = prompt.parts().iter().filter(|part| matches!(part, MessagePart::Media(_))).cloned();
-        let mut ask = self.ask(&goal);
-        if !earlier.is_empty() {
-            ask.push_str("\n\nPlans before this one ended with these steps:\n\n");
-            ask.push_str(&self.kept(&earlier));
-        }
-        let (mut done, mut undone) = parted(earlier);
-        let mut ask = files.fold(Message::user(ask), Message::with);
+        let ask =
+            [self.ask(&goal), self.told(&before, "Plans before this one ended with these steps:")].concat();
+        let (mut ask, mut undone) = (files.fold(Message::user(ask), Message::with), Vec::new());
         for round in 1..=self.planner.max_replans.saturating_add(1) {
-            let highest = highest(done.iter().chain(&undone));
-            let draft = match self.draft(highest, &goal, ask, &done).await {
+            let draft = match self.draft(&goal, ask, &before).await {
                 Ok(draft) => draft,
                 // What is done is answered from, whatever became of the rest.
                 Err(error)
@@ -208,43 +203,41 @@ impl Drive<'_> {
                 Err(error) => return Err(error),
             };
             if !draft.questions.is_empty() {
-                // The run leaves its mark among the plans: an earlier request may have had the same words.
-                if !self.marked {
-                    self.earlier(&goal, None).await?;
-                }
                 return self.ask_user(draft.questions);
             }
-            let reports = self.execute(round, &goal, draft.steps, &done).await?;
-            let completed;
-            (completed, undone) = parted(reports);
-            done.extend(completed);
-            if is_done(&undone) {
+            if draft.goes_on
+                || before.is_needed(draft.steps.iter().flat_map(|step| step.depends_on.iter().copied()))
+            {
+                self.goes_on |= before.take_over();
+            }
+            let reports = self.execute(round, &goal, draft.steps, before.own()).await?;
+            undone = reports.iter().filter(|step| step.status != StepStatus::Completed).cloned().collect();
+            // Whoever refused a step, or set a bound that is used up, has decided about the rest too.
+            let is_over = is_done(&undone) || undone.iter().any(|step| step.is_final);
+            before.add(reports);
+            if is_over {
                 break;
             }
-            ask = Message::user(self.ask_again(&goal, &done, &undone));
+            let told = self.told(&before, "The plan failed. These are its steps, after those that are kept:");
+            ask = Message::user(self.about([told.trim_start(), "\n\nThe request:"].concat(), &goal));
         }
+        let done = before.own().iter().filter(|step| step.status == StepStatus::Completed).cloned().collect();
         self.synthesis(&goal, done, undone).await
     }
 
-    /// Returns the steps of earlier plans for this request: those that are done, and the others of the newest plan.
-    /// Marks the run's place among the plans.
-    async fn earlier(&mut self, goal: &str, after: Option<u64>) -> Result<Vec<StepReport>> {
-        self.marked = true;
-        let job = Given { goal, steps: &[], done: Vec::new(), place: self.place, after };
+    /// Returns the steps of earlier plans whose requests were not met, and tells the plans of the run before this one.
+    async fn before(&mut self, goal: &str, (last, is_met): (u64, bool)) -> Result<Before> {
+        let (after, met) = if is_met { (None, Some(last)) } else { (Some(last), None) };
+        let job = Given { goal, place: self.place, after, met, says_met: true, ..Given::default() };
         let outcome = self.turn(Part::Plan, Message::user(serde_json::to_string(&job)?), None).await?;
         failure(&outcome.status).map_or(Ok(()), Err)?;
-        Ok(serde_json::from_str(&outcome.text)?)
+        Ok(Before::new(serde_json::from_str(&outcome.text)?))
     }
 
     /// Returns the plan that the planner makes, which has one attempt more if the first cannot run.
-    async fn draft(
-        &mut self,
-        highest: u32,
-        goal: &str,
-        mut ask: Message,
-        done: &[StepReport],
-    ) -> Result<Draft> {
-        let done: BTreeSet<_> = done.iter().map(|step| step.number).collect();
+    async fn draft(&mut self, goal: &str, mut ask: Message, before: &Before) -> Result<Draft> {
+        let completed = before.all().filter(|step| step.status == StepStatus::Completed);
+        let (done, highest) = (completed.map(|step| step.number).collect(), before.highest());
         let mut refused = None;
         for _ in 0..2 {
             let outcome = self.turn(Part::Steps, ask, None).await?;
@@ -255,7 +248,8 @@ impl Drive<'_> {
                 Err(problem) => problem,
             };
             let text = format!("This plan cannot run: {problem}\n\nGive one that can, for this request:");
-            ask = Message::user(self.about(text, goal));
+            let told = self.told(before, "Plans before these ended with these steps:");
+            ask = Message::user(self.about(text, goal) + &told);
             refused = Some((kind, problem));
         }
         let (kind, problem) = refused.ok_or_else(lost)?;
@@ -331,13 +325,15 @@ impl Drive<'_> {
         round: u32,
         goal: &str,
         steps: Vec<PlannedStep>,
-        done: &[StepReport],
+        before: &[StepReport],
     ) -> Result<Vec<StepReport>> {
         let needed: BTreeSet<_> = steps.iter().flat_map(|step| &step.depends_on).collect();
-        let done = done.iter().filter(|step| needed.contains(&step.number)).collect();
-        let job = Given { goal, steps: &steps, done, place: self.place, after: None };
+        let is_needed =
+            |step: &&StepReport| step.status == StepStatus::Completed && needed.contains(&step.number);
+        let done = before.iter().filter(is_needed).collect();
+        let (place, goes_on) = (self.place, self.goes_on);
+        let job = Given { goal, steps: &steps, done, place, goes_on, says_met: true, ..Given::default() };
         let job = serde_json::to_string(&job)?;
-        self.marked = true;
         self.cx.record(PlannerProgress::PlanCreated { round, steps })?;
         let outcome = self.turn(Part::Plan, Message::user(job), None).await?;
         if let Some(error) = failure(&outcome.status) {
@@ -364,11 +360,17 @@ impl Drive<'_> {
         undone: Vec<StepReport>,
     ) -> Result<Outcome> {
         let (completed, reason) = (is_done(&undone), stop_reason(&undone));
+        let how = match undone.iter().any(|step| step.is_final) {
+            _ if completed => "The plan is done.",
+            true => {
+                "The plan failed: say so, and what is missing. It is not tried again, since a step was refused, or what \
+                 bounds the run is used up."
+            }
+            false => "The plan failed: say so, and what is missing.",
+        };
         let all: Vec<_> = done.into_iter().chain(undone).collect();
         let budget = self.planner.budgets.planner_conversation;
         let results = marked_listing(&all, budget);
-        let how =
-            if completed { "The plan is done." } else { "The plan failed: say so, and what is missing." };
         let ask = self.about(format!("{how} Answer this request from the results of its steps:"), goal);
         let ask = format!("{ask}\n\n{results}");
         let outcome = self.turn(Part::Synthesis, Message::user(ask), None).await?;
@@ -383,6 +385,10 @@ impl Drive<'_> {
             None => listing(&all, budget),
         };
         if completed {
+            // The next run may not see how this one ends: another agent's may come in between. The answer stands, also
+            // if that is not said.
+            let met = Given { goal, place: self.place, met: Some(self.place), ..Given::default() };
+            self.turn(Part::Plan, Message::user(serde_json::to_string(&met)?), None).await?;
             let mut outcome = Outcome::completed(text);
             let failed = all.iter().filter(|step| step.status != StepStatus::Completed);
             outcome.failed = failed.map(|step| step.number.to_string().into()).collect();
@@ -414,33 +420,22 @@ impl Drive<'_> {
         text
     }
 
-    /// Returns the prompt that asks for another plan, for what is left.
-    fn ask_again(&self, goal: &str, done: &[StepReport], undone: &[StepReport]) -> String {
-        let all: Vec<_> = done.iter().chain(undone).cloned().collect();
-        let steps = self.kept(&all);
-        self.about(format!("The plan failed. These are its steps:\n\n{steps} The request:"), goal)
+    /// Tells of steps that ended, and what that means for the next plan; empty if there are none.
+    fn told(&self, before: &Before, how: &str) -> String {
+        let budget = self.planner.budgets.planner_conversation;
+        let (mut text, results) = (String::new(), before.listing(budget));
+        if !results.is_empty() {
+            text = format!(
+                "\n\n{how}\n\n{results}\n\nMake a plan for what is left, in another way where one failed. Steps that \
+                 are completed are kept: do not repeat them, and name them in `depends_on` where their results are needed."
+            );
+        }
+        text.push_str(&before.for_plan(budget));
+        if !text.is_empty() {
+            text.push_str(&format!(" Number the new steps from {}.", before.highest().saturating_add(1)));
+        }
+        text
     }
-
-    /// Tells of steps that ended, and what that means for the next plan.
-    fn kept(&self, steps: &[StepReport]) -> String {
-        let next = highest(steps).saturating_add(1);
-        let results = marked_listing(steps, self.planner.budgets.planner_conversation);
-        format!(
-            "{results}\n\nMake a plan for what is left, in another way where one failed. Steps that are completed are \
-             kept: do not repeat them, and name them in `depends_on` where their results are needed. Number the new \
-             steps from {next}."
-        )
-    }
-}
-
-/// Returns the greatest number of steps; 0 of none.
-fn highest<'a>(steps: impl IntoIterator<Item = &'a StepReport>) -> u32 {
-    steps.into_iter().map(|step| step.number).max().unwrap_or_default()
-}
-
-/// Returns steps as those that are done and the others.
-fn parted(steps: Vec<StepReport>) -> (Vec<StepReport>, Vec<StepReport>) {
-    steps.into_iter().partition(|step| step.status == StepStatus::Completed)
 }
 
 /// Returns the answer of the run of an agent of the planner.

@@ -5,6 +5,8 @@ mod bounds;
 mod broken_off;
 mod cost;
 mod figures;
+mod final_ends;
+mod not_met;
 mod plans;
 mod request;
 mod roles;

@@ -123,11 +123,7 @@ pub(crate) async fn rerun(
     let agent = clerk(model, "You are the clerk of a shop. Answer in one short sentence.", refunds)?;
     Rerun::of(originals, &agent)
         .score("completed", RerunCase::is_completed)
-        .score("same calls", |case: &RerunCase| match case.changed.first() {
-            None if case.has_same_calls() => Ok(()),
-            None => Err(format!("{} were left out", case.left)),
-            Some(call) => Err(format!("new: {} {}", call.tool, call.arguments)),
-        })
+        .score("same calls", RerunCase::same_calls)
         .score("same facts", |case: &RerunCase| {
             let missing: Vec<_> = facts(&case.original).difference(&facts(&case.rerun)).cloned().collect();
             if missing.is_empty() { Ok(()) } else { Err(format!("does not say {}", missing.join(", "))) }

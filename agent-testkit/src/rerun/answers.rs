@@ -2,6 +2,7 @@
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
+    fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -17,7 +18,11 @@ use entourage_core::{
 use entourage_runners::TodoTool;
 use serde_json::Value;
 
-use super::{exact::canonical, read::written, transcript::TranscriptCall};
+use super::{
+    exact::canonical,
+    read::{is_refusal, written},
+    transcript::TranscriptCall,
+};
 
 /// Most calls that a case names as its own.
 const NAMED: usize = 1_000;
@@ -38,7 +43,7 @@ pub enum Unmatched {
     Perform,
 }
 
-/// A call of a rerun that its original did not make.
+/// A call that a rerun made and its original did not, or the other way around.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ChangedCall {
@@ -46,8 +51,21 @@ pub struct ChangedCall {
     pub tool: String,
     /// Its arguments as JSON, cut at 16 KiB.
     pub arguments: String,
-    /// True if it was performed; false if it was marked.
+    /// True if it was performed; false if it was marked, or left out.
     pub performed: bool,
+}
+
+impl ChangedCall {
+    fn new(tool: &str, arguments: &str, performed: bool) -> Self {
+        let arguments = bound::shortened(arguments, bound::TEXT).into_owned();
+        Self { tool: tool.to_owned(), arguments, performed }
+    }
+}
+
+impl fmt::Display for ChangedCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.tool, self.arguments)
+    }
 }
 
 /// What became of the calls of one rerun.
@@ -58,6 +76,7 @@ pub(super) struct Tally {
     pub(super) performed: u64,
     /// Answers of the record that no call took; counted at the end.
     pub(super) left: u64,
+    pub(super) missing: Vec<ChangedCall>,
     pub(super) changed: Vec<ChangedCall>,
 }
 
@@ -73,8 +92,10 @@ pub(super) struct Answers {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Unused answers by tool and arguments, oldest first.
-    unused: HashMap<(String, String), VecDeque<usize>>,
+    /// Unused answers by tool and arguments.
+    unused: HashMap<(String, String), Unused>,
+    /// Places of the calls whose answers were promised.
+    answered: HashSet<Arc<str>>,
     /// The answer that each call of the rerun was promised; `None` for a call that has none.
     promised: HashMap<CallId, Option<usize>>,
     /// Answers that a call took.
@@ -84,13 +105,39 @@ struct State {
     tally: Tally,
 }
 
+/// Answers to equal calls, oldest first.
+#[derive(Debug, Default)]
+struct Unused {
+    open: VecDeque<usize>,
+    /// Those of calls of agents below, where the call that ran the agent was answered.
+    spare: VecDeque<usize>,
+}
+
+impl Unused {
+    /// Takes the oldest answer, one that no other answer stands for if there is one.
+    fn next(&mut self, calls: &[TranscriptCall], answered: &HashSet<Arc<str>>) -> Option<usize> {
+        while let Some(place) = self.open.pop_front() {
+            if calls.get(place).is_some_and(|call| is_below(answered, &call.place)) {
+                self.spare.push_back(place);
+            } else {
+                return Some(place);
+            }
+        }
+        self.spare.pop_front()
+    }
+}
+
+/// The tool and the arguments of a call, as they are compared.
+fn key(call: &TranscriptCall, arguments: &Arguments) -> (String, String) {
+    (call.tool.to_string(), canonical(arguments.as_str()))
+}
+
 impl Answers {
     pub(super) fn new(calls: &[TranscriptCall], unmatched: Unmatched, running: Arc<[String]>) -> Self {
         let mut state = State::default();
         let answers = Self { unmatched, running, calls: calls.into(), state: Arc::default() };
         for (place, call, arguments) in answers.recorded() {
-            let key = (call.tool.to_string(), canonical(arguments.as_str()));
-            state.unused.entry(key).or_default().push_back(place);
+            state.unused.entry(key(call, arguments)).or_default().open.push_back(place);
         }
         Self { state: Arc::new(Mutex::new(state)), ..answers }
     }
@@ -102,12 +149,43 @@ impl Answers {
         calls.filter_map(|(place, call)| Some((place, call, call.arguments.as_ref()?)))
     }
 
-    pub(super) fn tally(&self) -> Tally {
+    /// Returns the figures of a rerun that is over and made these calls.
+    pub(super) fn tally(&self, rerun: &[TranscriptCall]) -> Tally {
         let state = self.lock();
         // The record has no specs: a call of such a name was one of the run's own, unless the rerun met another tool.
         let counts = |call: &TranscriptCall| state.met.contains(&*call.tool) || !is_like_the_runs_own(call);
-        let left = self.recorded().filter(|(place, call, _)| !state.taken.contains(place) && counts(call));
-        Tally { left: u64::try_from(left.count()).unwrap_or(u64::MAX), ..state.tally.clone() }
+        let taken = self.calls.iter().enumerate().filter(|(place, _)| state.taken.contains(place));
+        let answered: HashSet<_> = taken.map(|(_, call)| Arc::clone(&call.place)).collect();
+        let mut refused = self.refused_by_both(&state, rerun);
+        let left = self.recorded().filter(|(place, call, arguments)| {
+            // The answer of an agent stands for its own calls.
+            let is_left = !state.taken.contains(place) && counts(call) && !is_below(&answered, &call.place);
+            is_left && !(is_refusal(call) && takes_one(&mut refused, &key(call, arguments)))
+        });
+        let (mut count, mut missing) = (0_u64, Vec::new());
+        for (_, call, arguments) in left {
+            count = count.saturating_add(1);
+            if missing.len() < NAMED {
+                missing.push(ChangedCall::new(&call.tool, arguments.as_str(), false));
+            }
+        }
+        Tally { left: count, missing, ..state.tally.clone() }
+    }
+
+    /// Counts the calls that the rerun's own runtime refused as the original's had: no answer was asked for.
+    fn refused_by_both(&self, state: &State, rerun: &[TranscriptCall]) -> HashMap<(String, String), usize> {
+        let mut refused = HashMap::new();
+        for call in rerun.iter().filter(|call| is_refusal(call)) {
+            if let Some(arguments) = &call.arguments {
+                *refused.entry(key(call, arguments)).or_default() += 1;
+            }
+        }
+        for (_, call, arguments) in self.recorded().filter(|(place, ..)| state.taken.contains(place)) {
+            if is_refusal(call) {
+                takes_one(&mut refused, &key(call, arguments));
+            }
+        }
+        refused
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -133,7 +211,10 @@ impl Answers {
         }
         state.met.insert(tool.to_owned());
         let key = (tool.to_owned(), canonical(arguments));
-        let found = state.unused.get_mut(&key).and_then(VecDeque::pop_front);
+        let State { unused, answered, .. } = &mut *state;
+        let found = unused.get_mut(&key).and_then(|unused| unused.next(&self.calls, answered));
+        let place = found.and_then(|found| self.calls.get(found)).map(|call| Arc::clone(&call.place));
+        state.answered.extend(place.filter(|place| !place.is_empty()));
         state.promised.insert(id.clone(), found);
         found.is_some()
     }
@@ -154,8 +235,7 @@ impl Answers {
         let count = if performed { &mut tally.performed } else { &mut tally.marked };
         *count = count.saturating_add(1);
         if tally.changed.len() < NAMED {
-            let arguments = bound::shortened(arguments, bound::TEXT).into_owned();
-            tally.changed.push(ChangedCall { tool: tool.to_owned(), arguments, performed });
+            tally.changed.push(ChangedCall::new(tool, arguments, performed));
         }
     }
 
@@ -197,6 +277,19 @@ const FINDS: &str = "find_tools";
 /// True for a call of the record as one of the run's own tools makes it: those touch nothing, so it has no labels.
 fn is_like_the_runs_own(call: &TranscriptCall) -> bool {
     (OF_THE_RUN.contains(&&*call.tool) || call.tool.ends_with(FINDS)) && call.labels.is_empty()
+}
+
+/// Takes one from a count; false if it is 0.
+fn takes_one(counts: &mut HashMap<(String, String), usize>, key: &(String, String)) -> bool {
+    let left = counts.get_mut(key).and_then(|count| Some((count.checked_sub(1)?, count)));
+    left.map(|(less, count)| *count = less).is_some()
+}
+
+/// True for the place of a call that an agent made which one of these calls ran, itself or through agents between.
+fn is_below(calls: &HashSet<Arc<str>>, place: &str) -> bool {
+    place
+        .match_indices(['.', '$'])
+        .any(|(end, _)| place.get(..end).is_some_and(|above| calls.contains(above)))
 }
 
 /// True for a tool that does nothing but run an agent, whose own calls come here too.

@@ -30,9 +30,12 @@ pub struct RerunCase {
     pub marked: u64,
     /// Number of calls that the original did not make and that were performed, those that ran an agent among them.
     pub performed: u64,
-    /// Number of the original's calls that the rerun did not make, of those that could answer one. A call without
-    /// labels that is named like a tool of the runners' own counts if the rerun called another tool of that name.
+    /// Number of the original's calls that the rerun did not make, of those that could answer one. Calls of an agent
+    /// below do not count where the call that ran it was answered. A call without labels that is named like a tool of
+    /// the runners' own counts if the rerun called another tool of that name.
     pub left: u64,
+    /// The calls that were left out, in the order of the original; at most 1,000.
+    pub missing: Vec<ChangedCall>,
     /// The calls that were marked or performed, in their order; at most 1,000.
     pub changed: Vec<ChangedCall>,
     /// The scores with their names, in the order in which they were given. Empty while they are made.
@@ -83,16 +86,52 @@ impl RerunCase {
     /// the same words: compare what matters.
     #[must_use]
     pub fn has_same_answers(&self) -> bool {
+        self.same_answers().is_ok()
+    }
+
+    /// Compares the answers as [`has_same_answers`](Self::has_same_answers) does, for a score with a reason.
+    ///
+    /// # Errors
+    /// A text with the first answer that differs.
+    pub fn same_answers(&self) -> Result<(), String> {
         let (original, rerun) = (&self.original.runs, &self.rerun.runs);
-        let same = |(one, other): (&TranscriptRun, &TranscriptRun)| one.answer.trim() == other.answer.trim();
-        original.len() == rerun.len() && original.iter().zip(rerun).all(same)
+        if original.len() != rerun.len() {
+            return Err(format!("{} runs in place of {}", rerun.len(), original.len()));
+        }
+        let differ = |(_, (one, other)): &(_, (&TranscriptRun, &TranscriptRun))| {
+            one.answer.trim() != other.answer.trim()
+        };
+        match original.iter().zip(rerun).enumerate().find(differ) {
+            Some((place, (_, other))) => {
+                Err(format!("answer {}: {:?}", place.saturating_add(1), other.answer.trim()))
+            }
+            None => Ok(()),
+        }
     }
 
     /// True if the rerun made the calls of the original, in any order, and no others. Calls of tools that run in
     /// every rerun do not count.
     #[must_use]
     pub fn has_same_calls(&self) -> bool {
-        self.marked == 0 && self.performed == 0 && self.left == 0
+        self.same_calls().is_ok()
+    }
+
+    /// Compares the calls as [`has_same_calls`](Self::has_same_calls) does, for a score with a reason.
+    ///
+    /// # Errors
+    /// A text with the first call that is new and the first one that was left out, and the numbers of others.
+    pub fn same_calls(&self) -> Result<(), String> {
+        let new = self.marked.saturating_add(self.performed);
+        let listed = [("new", new, &self.changed), ("left out", self.left, &self.missing)];
+        let named = listed.into_iter().filter(|(_, count, _)| *count > 0).map(|(word, count, calls)| {
+            let first = calls.first().map(ToString::to_string).unwrap_or_default();
+            match count.saturating_sub(1) {
+                0 => format!("{word}: {first}"),
+                others => format!("{word}: {first} and {others} more"),
+            }
+        });
+        let named: Vec<_> = named.collect();
+        if named.is_empty() { Ok(()) } else { Err(named.join("; ")) }
     }
 }
 
@@ -140,7 +179,7 @@ pub(super) async fn rerun(
     };
     rerun.name.clone_from(&original.name);
     rerun.runs = runs;
-    let tally = answers.tally();
+    let tally = answers.tally(&rerun.calls);
     let case = RerunCase {
         original,
         rerun,
@@ -148,6 +187,7 @@ pub(super) async fn rerun(
         marked: tally.marked,
         performed: tally.performed,
         left: tally.left,
+        missing: tally.missing,
         changed: tally.changed,
         scores: Vec::new(),
     };

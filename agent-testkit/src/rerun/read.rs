@@ -8,7 +8,7 @@ use std::{
 use entourage_core::{
     Error, ErrorKind, Money, RequestId, Result, RunId, SessionId, Timestamp,
     bound::EVENT,
-    event::{Checkpoint, Envelope, Event, ModelFinished, RunStarted, ToolFinished, ToolStarted},
+    event::{Checkpoint, EffectKey, Envelope, Event, ModelFinished, RunStarted, ToolFinished, ToolStarted},
     message::{Arguments, Message, Part, ToolCall, json_bytes},
     run::Status,
     session::{ReadRange, SessionFilter, SharedStore},
@@ -43,7 +43,7 @@ pub(super) async fn read(store: &SharedStore, id: &str) -> Result<Transcript> {
     tree.sort();
     let mut scan = Scan::new(&root);
     for session in tree.iter().filter(|session| !is_title(session)) {
-        scan.enter(*session == root);
+        scan.enter(session.as_str().strip_prefix(root.as_str()).unwrap_or_default());
         let mut after = 0;
         loop {
             let rows = store.read(session, ReadRange::after(after).with_limit(WINDOW)).await?;
@@ -76,10 +76,14 @@ struct Scan {
     runs: HashMap<RunId, usize>,
     cost: Option<Money>,
     is_root: bool,
+    /// The part of the session's id that its root's has not.
+    below: String,
     /// Bytes that it holds, about.
     bytes: usize,
-    /// The newest reply with calls, of the session that is being read.
-    asking: Option<Arc<Message>>,
+    /// The newest reply with calls, of the session that is being read, and its number.
+    asking: Option<(u64, Arc<Message>)>,
+    /// The event that began the run that is being read.
+    began: u64,
     /// Its calls without a result: their ids, and places in `calls`.
     open: Vec<(Arc<str>, usize)>,
     /// Its model calls without a reply.
@@ -96,16 +100,20 @@ impl Scan {
             runs: HashMap::new(),
             cost: Some(Money::default()),
             is_root: true,
+            below: String::new(),
             bytes: 0,
             asking: None,
+            began: 0,
             open: Vec::new(),
             asked: HashSet::new(),
         }
     }
 
-    fn enter(&mut self, is_root: bool) {
+    /// Begins with a session, whose id this ends behind its root's.
+    fn enter(&mut self, below: &str) {
         self.leave();
-        self.is_root = is_root;
+        self.is_root = below.is_empty();
+        below.clone_into(&mut self.below);
     }
 
     fn leave(&mut self) {
@@ -129,10 +137,13 @@ impl Scan {
     fn apply(&mut self, envelope: &Envelope) -> Result<()> {
         match &envelope.event {
             Event::Checkpoint(checkpoint) if self.is_root => self.begin(checkpoint),
-            Event::RunStarted(started) => self.start(envelope.origin.run, started),
+            Event::RunStarted(started) => {
+                self.began = envelope.seq;
+                self.start(envelope.origin.run, started);
+            }
             Event::MessageAdded(added) if self.is_root && added.queued.is_some() => self.join(&added.message),
             Event::ModelStarted(started) => self.asked.extend(started.request),
-            Event::ModelFinished(reply) => self.reply(reply),
+            Event::ModelFinished(reply) => self.reply(envelope.seq, reply),
             Event::ToolStarted(started) => self.claim(envelope, started),
             Event::ToolFinished(finished) => self.settle(envelope, finished),
             Event::RunPaused(paused) if self.is_root => {
@@ -194,7 +205,7 @@ impl Scan {
         });
     }
 
-    fn reply(&mut self, reply: &ModelFinished) {
+    fn reply(&mut self, seq: u64, reply: &ModelFinished) {
         if let Some(request) = &reply.request {
             self.asked.remove(request);
         }
@@ -202,22 +213,37 @@ impl Scan {
         self.read.usage += (reply.usage + reply.wasted).tokens();
         self.cost = self.cost.zip(reply.cost).map(|(sum, cost)| sum + cost);
         if reply.message.tool_calls().next().is_some() {
-            self.asking = Some(Arc::clone(&reply.message));
+            self.asking = Some((seq, Arc::clone(&reply.message)));
             self.open.clear();
         }
     }
 
-    fn place(&mut self, envelope: &Envelope, id: &Arc<str>, tool: &Arc<str>) -> usize {
+    /// Returns the place of a call, a new one for the first event of a call.
+    fn place(
+        &mut self,
+        envelope: &Envelope,
+        (id, tool): (&Arc<str>, &Arc<str>),
+        (index, key): (usize, Option<EffectKey>),
+    ) -> usize {
         let known = self.open.iter().rev().find(|(open, place)| {
             open == id && self.calls.get(*place).is_some_and(|(_, call)| call.tool == *tool)
         });
         if let Some((_, place)) = known {
             return *place;
         }
-        let asked = self.asking.as_ref().and_then(|message| message.tool_calls().find(|call| call.id == *id));
+        let asking = self.asking.as_ref().filter(|_| key.is_none());
+        let asked = asking.and_then(|(_, message)| message.tool_calls().find(|call| call.id == *id));
+        // As the session of an agent that the call runs is named.
+        let (seq, first) = match (key, asking) {
+            (Some(key), _) => (self.began, key.ordinal),
+            (None, asking) => (asking.map(|(seq, _)| *seq).unwrap_or_default(), 0),
+        };
+        let index = first.saturating_add(u64::try_from(index).unwrap_or(u64::MAX));
+        let place = format!("{}.{seq}$${index}", self.below);
         let call = TranscriptCall {
             run: self.runs.get(&envelope.origin.run).copied().unwrap_or_default(),
             agent: Arc::clone(&envelope.origin.agent),
+            place: place.trim_start_matches('.').into(),
             tool: Arc::clone(tool),
             arguments: asked.map(|call| written(call, tool)),
             content: Vec::new(),
@@ -234,7 +260,7 @@ impl Scan {
     }
 
     fn claim(&mut self, envelope: &Envelope, started: &ToolStarted) {
-        let place = self.place(envelope, &started.call, &started.tool);
+        let place = self.place(envelope, (&started.call, &started.tool), (started.index, started.key));
         // A call of a hand-written agent has no message, and sometimes its arguments here.
         if let Some((_, call)) = self.calls.get_mut(place)
             && call.arguments.is_none()
@@ -244,7 +270,8 @@ impl Scan {
     }
 
     fn settle(&mut self, envelope: &Envelope, finished: &ToolFinished) {
-        let place = self.place(envelope, &finished.result.call, &finished.result.name);
+        let ToolFinished { index, result, key, .. } = finished;
+        let place = self.place(envelope, (&result.call, &result.name), (*index, *key));
         self.open.retain(|(_, open)| *open != place);
         let Some((_, call)) = self.calls.get_mut(place) else { return };
         call.content.clone_from(&finished.result.content);
@@ -256,8 +283,28 @@ impl Scan {
         // The runtime's own errors took no time and have no label: no such tool, wrong arguments, an interrupted call.
         let by_runtime = call.is_error && finished.micros == 0 && finished.labels.is_empty();
         let is_marked = call.is_error && finished.result.to_text() == MARKED;
-        call.is_answered = (finished.denied || finished.fatal.is_some() || !by_runtime) && !is_marked;
+        let is_answered = finished.denied || finished.fatal.is_some() || !by_runtime || is_refusal(call);
+        call.is_answered = is_answered && !is_marked;
     }
+}
+
+/// Beginnings of the results of calls that a rule, an approver or a layer refused.
+const REFUSALS: [&str; 2] = ["refused by ", "not run: "];
+
+/// Beginnings of results that begin like refusals. The runtime said so itself, and says so again where it is true.
+const NO_REFUSALS: [&str; 5] = [
+    "not run: you made this very call ",
+    "not run: what it touches changed ",
+    "not run: the approver gave it other arguments, ",
+    "not run: a layer changed its arguments, ",
+    "not run: a layer would change ",
+];
+
+/// True for a result as a call has that was refused: no event says so of a refusal after which the run went on.
+pub(super) fn is_refusal(call: &TranscriptCall) -> bool {
+    let text = call.text();
+    let begins = |beginnings: &[&str]| beginnings.iter().any(|beginning| text.starts_with(beginning));
+    call.is_error && call.labels.is_empty() && begins(&REFUSALS) && !begins(&NO_REFUSALS)
 }
 
 /// Returns the arguments that the model gave the tool `tool` by this call, which may be one of a tool that calls

@@ -79,6 +79,10 @@ pub struct TranscriptCall {
     pub run: usize,
     /// The agents from the root down, joined by `/`.
     pub agent: Arc<str>,
+    /// Place in the tree of sessions. The place of a call that ran an agent begins those of all calls of that agent,
+    /// before a `.` or a `$`. Empty in files of earlier versions.
+    #[serde(default = "nowhere", skip_serializing_if = "str::is_empty")]
+    pub place: Arc<str>,
     /// Name of the tool.
     pub tool: Arc<str>,
     /// Arguments as the model wrote them. `None` for a call of a hand-written agent.
@@ -105,6 +109,10 @@ pub struct TranscriptCall {
     /// Failure that ended the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fatal: Option<ErrorRecord>,
+}
+
+fn nowhere() -> Arc<str> {
+    "".into()
 }
 
 fn yes() -> bool {

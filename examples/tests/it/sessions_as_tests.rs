@@ -47,7 +47,8 @@ one-order      completed  completed  1 same                        2 (2)        
 thanks         completed  completed  none                          1 (1)           $0.00000875 ($0.000105)  pass
 two-orders     completed  completed  2 same                        4 (4)           $0.000035 ($0.00042)     pass
 4 cases, 3 passed: 75.0 % (95 % interval 30.1 to 95.4 %); steps 10 (10), cost $0.0000875 ($0.00105)
-  broken-mirror fails `same calls`: new: refund {\"cents\":15,\"number\":20}
+  broken-mirror fails `same calls`: new: refund {\"cents\":15,\"number\":20}; left out: \
+            refund {\"cents\":1500,\"number\":20}
   broken-mirror fails `same facts`: does not say 15.00, 20"
     );
     let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/evals.md")).unwrap();

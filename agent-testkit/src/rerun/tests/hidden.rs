@@ -35,6 +35,7 @@ fn holding(value: &Value, text: &str) -> Transcript {
     transcript.calls.push(TranscriptCall {
         run: 0,
         agent: "clerk".into(),
+        place: "7$$0".into(),
         tool: "send".into(),
         arguments: Some(arguments),
         content: vec![Content::Text(text.to_owned())],

@@ -8,6 +8,7 @@
 mod calls;
 mod files;
 mod hidden;
+mod refusals;
 mod runners;
 mod sessions;
 mod table;

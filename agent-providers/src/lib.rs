@@ -52,6 +52,8 @@ mod intake;
 #[allow(dead_code, unused_imports, reason = "it serves all wires, and none needs the whole of it")]
 mod json;
 #[cfg(feature = "http")]
+mod limit;
+#[cfg(feature = "http")]
 #[allow(dead_code, unused_imports, reason = "it serves all wires, and none needs the whole of it")]
 mod media;
 #[cfg(feature = "http")]

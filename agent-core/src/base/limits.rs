@@ -8,10 +8,10 @@ use super::Money;
 
 /// Bounds of a budget; `None` means no bound.
 ///
-/// A model call reserves the most that it may use, until it ends and its use is known: its prompt, and
-/// [`Params::max_output`](crate::provider::Params) or else the largest reply of its model's profile. A call that is not
-/// covered is refused and does not wait. Agents that run in parallel need room for all their calls in flight at once,
-/// or a smaller `max_output`.
+/// A model call reserves the most that it may use, until it ends and its use is known: its prompt, and the smaller of
+/// [`Params::max_output`](crate::provider::Params) and its model's largest reply. A call that is not covered is refused
+/// and does not wait. Agents that run in parallel need room for all their calls in flight at once, or a smaller
+/// `max_output`.
 ///
 /// # Calls without a known largest reply
 /// Such a call is open-ended. It needs room for its prompt and 4,096 tokens, and reserves all that is left of the

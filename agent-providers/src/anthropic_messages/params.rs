@@ -4,7 +4,10 @@ use entourage_core::provider::{Params, Request, Warning, WarningKind};
 use serde_json::json;
 
 use super::profile::Claude;
-use crate::body::{Body, finite};
+use crate::{
+    body::{Body, finite},
+    limit::max_output,
+};
 
 /// The output limit of a request that sets none, for an unknown model. The wire demands one.
 pub const DEFAULT_MAX_OUTPUT: u64 = 8_192;
@@ -24,18 +27,8 @@ pub(super) fn max_tokens(request: &Request, warnings: &mut Vec<Warning>) -> u64 
     if let Some(own) = extra {
         return own;
     }
-    let most = request.profile.max_output.filter(|most| *most > 0);
-    match request.params.max_output.filter(|asked| *asked > 0) {
-        Some(asked) => {
-            let given = asked.min(most.unwrap_or(asked));
-            if given < asked {
-                let text = format!("this model gives {given} tokens at most; {asked} were asked for");
-                Warn(warnings).about("max_output", text);
-            }
-            given
-        }
-        None => most.unwrap_or(DEFAULT_MAX_OUTPUT),
-    }
+    max_output(request, warnings)
+        .unwrap_or_else(|| request.profile.max_output.filter(|most| *most > 0).unwrap_or(DEFAULT_MAX_OUTPUT))
 }
 
 /// Writes the fields for sampling and other plain settings.

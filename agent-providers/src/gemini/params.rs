@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::profile::{Name, Thinking};
 use crate::{
     body::{Body, finite},
+    limit::max_output,
     schema::{self, gemini},
 };
 
@@ -27,7 +28,7 @@ pub(super) fn generation(request: &Request, warnings: &mut Vec<Warning>) -> Opti
     }
     let mut body = Body::new(256, extra, &[]);
     sampling(&mut body, request, warnings);
-    body.optional("maxOutputTokens", params.max_output.filter(|max| *max > 0));
+    body.optional("maxOutputTokens", max_output(request, warnings));
     let stops: Vec<_> = params.stop.iter().filter(|stop| !stop.is_empty()).take(MAX_STOPS).collect();
     if params.stop.len() > MAX_STOPS {
         warnings.push(setting("stop", "the service takes 5 stop sequences; the others were left out"));

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::profile::thinks_in_degrees;
 use crate::{
     body::{Body, finite},
+    limit::max_output,
     schema,
 };
 
@@ -23,7 +24,7 @@ pub(super) fn options(request: &Request, warnings: &mut Vec<Warning>) -> Option<
         return None;
     }
     let mut body = Body::new(128, extra, &[]);
-    body.optional("num_predict", params.max_output.filter(|max| *max > 0));
+    body.optional("num_predict", max_output(request, warnings));
     let numbers = [
         ("temperature", finite(params.temperature)),
         ("top_p", finite(params.top_p)),

@@ -4,7 +4,10 @@ use entourage_core::provider::{Effort, Params, PromptCache, ReasoningParams, Req
 use serde_json::json;
 
 use super::{CacheStyle, Dialect, ReasoningStyle};
-use crate::body::{Body, finite};
+use crate::{
+    body::{Body, finite},
+    limit::max_output,
+};
 
 /// The warning for a setting that the service does not know.
 pub(super) fn unknown(kind: WarningKind, subject: &str, vendor: &str) -> Warning {
@@ -21,7 +24,7 @@ pub(super) fn write(
     let params = &*request.params;
     sampling(body, request, dialect, warnings, vendor);
     let limit = if dialect.max_completion_tokens { "max_completion_tokens" } else { "max_tokens" };
-    body.optional(limit, params.max_output.filter(|max| *max > 0));
+    body.optional(limit, max_output(request, warnings));
     body.optional("stop", (!params.stop.is_empty()).then_some(&params.stop));
     match dialect.seed {
         Some(name) => body.optional(name, params.seed),

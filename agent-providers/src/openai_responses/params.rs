@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::profile;
 use crate::{
     body::{Body, finite},
+    limit::max_output,
     schema,
 };
 
@@ -29,7 +30,7 @@ impl Settings<'_> {
         let params = &*self.request.params;
         body.field("store", &false);
         self.sampling(params, body);
-        body.optional("max_output_tokens", params.max_output.filter(|max| *max > 0));
+        body.optional("max_output_tokens", max_output(self.request, self.warnings));
         self.reasoning(body);
         self.text(body);
         self.cache(params, body);

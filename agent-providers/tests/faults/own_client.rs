@@ -14,13 +14,14 @@ use std::{
 use bytes::Bytes;
 use entourage_core::{
     Error, ErrorKind, RetryStatus,
-    provider::{CallContext, Delta, DeltaStream, Egress, Provider},
+    provider::{CallContext, Delta, DeltaStream, Egress, Params, Profile, Provider},
 };
 use entourage_runtime::reply::ProviderExt;
 use futures_util::StreamExt;
 use http::{Request, Response};
 use http_body_util::StreamBody;
 use hyper::body::{Body, Frame};
+use serde_json::Value;
 use tokio::sync::mpsc;
 
 use crate::{
@@ -77,6 +78,52 @@ async fn an_own_client_sees_each_call_and_answers_it() {
         assert_eq!(key.to_str().unwrap().to_lowercase(), value);
         assert!(key.is_sensitive() && last.headers()["x-team"].is_sensitive(), "{wire:?}");
         assert!(String::from_utf8_lossy(last.body()).contains("Hi"), "{wire:?}");
+    }
+}
+
+/// The limit on a reply in a request's body, whatever the wire calls it.
+fn limit(body: &Value) -> Option<u64> {
+    let names =
+        ["max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens", "num_predict"];
+    let fields = body.as_object()?;
+    let below = || fields.values().find_map(limit);
+    names.iter().find_map(|name| fields.get(*name)?.as_u64()).or_else(below)
+}
+
+#[tokio::test]
+async fn no_service_is_asked_for_a_longer_reply_than_its_model_gives() {
+    let cases = [
+        (Some(16_000), Some(4_000), Some(4_000), 1),
+        (Some(4_000), Some(4_000), Some(4_000), 0),
+        (Some(300), Some(4_000), Some(300), 0),
+        (Some(16_000), None, Some(16_000), 0),
+        (Some(16_000), Some(0), Some(16_000), 0),
+        (None, Some(4_000), None, 0),
+        (Some(0), None, None, 0),
+    ];
+    for wire in WIRES {
+        for (asked, gives, expected, warned) in cases {
+            let sent = Arc::new(Mutex::new(None));
+            let seen = Arc::clone(&sent);
+            let body = [wire.open(), wire.say("Hello"), wire.close()].concat();
+            let provider = asking(wire, move |request| {
+                *seen.lock().unwrap() = limit(&serde_json::from_slice(request.body()).unwrap());
+                let body = body.clone();
+                async { Ok::<_, Infallible>(Response::new(body)) }
+            });
+            let (mut params, mut profile) = (Params::default(), Profile::default());
+            (params.max_output, profile.max_output) = (asked, gives);
+            let request = request().with_params(params).with_profile(profile);
+            let mut deltas = provider.stream(request, &CallContext::new()).await.unwrap();
+            let mut warnings = 0;
+            while let Some(delta) = deltas.next().await {
+                warnings += usize::from(matches!(delta.unwrap(), Delta::Warning(_)));
+            }
+            let sent = *sent.lock().unwrap();
+            // This wire demands a limit.
+            let sent = sent.filter(|_| wire != Wire::Messages || expected.is_some());
+            assert_eq!((sent, warnings), (expected, warned), "{wire:?}, {asked:?} of {gives:?}");
+        }
     }
 }
 

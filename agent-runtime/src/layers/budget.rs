@@ -24,9 +24,10 @@ use crate::layers::{Forecast, estimate::tokens};
 /// Layer that charges model calls to a [`Budget`].
 ///
 /// Before a call, its estimate is reserved: the prompt at (bytes + 3) / 4 tokens (1,500 for each file), the reply at
-/// [`Params::max_output`](entourage_core::provider::Params::max_output), else the profile's, both at the prices of the
-/// request's profile. A call with neither needs room for a reply of 4,096 tokens and reserves all that is left; see
-/// [`BudgetLimits`]. A call that is not covered is refused before anything is sent. After it:
+/// [`Params::max_output`](entourage_core::provider::Params::max_output) or the profile's, the smaller of those that are
+/// known, both parts at the prices of the request's profile. A call with neither needs room for a reply of 4,096 tokens
+/// and reserves all that is left; see [`BudgetLimits`]. A call that is not covered is refused before anything is sent.
+/// After it:
 ///
 /// | end of the call | charge |
 /// |---|---|

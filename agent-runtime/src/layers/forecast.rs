@@ -23,11 +23,13 @@ pub struct Forecast {
 }
 
 impl Forecast {
-    /// Estimates the use of `request`, whose reply is expected to take `expected` tokens; `None` for its upper bound.
+    /// Estimates the use of `request`, whose reply is expected to take `expected` tokens; `None` for its upper bound:
+    /// what was asked for, and no more than the model gives.
     #[must_use]
     pub fn new(request: &Request, expected: Option<u64>) -> Self {
         let asked = request.params.max_output.filter(|max| *max > 0);
-        let most = asked.or(request.profile.max_output);
+        let gives = request.profile.max_output.filter(|max| *max > 0);
+        let most = asked.into_iter().chain(gives).min();
         let output = match expected {
             Some(expected) => most.map_or(expected, |most| most.min(expected)),
             None => most.unwrap_or(DEFAULT_OUTPUT),

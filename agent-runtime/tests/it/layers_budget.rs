@@ -153,6 +153,18 @@ async fn design_7_the_estimate_takes_the_worst_that_is_stated() {
         (hello("m").with_profile(priced(3, 15)), None, spent(4_098, 6 + 4_096 * 15, 1)),
         (hello("m").with_profile(bounded.clone()), None, spent(202, 6 + 200 * 15, 1)),
         (hello("m").with_profile(bounded.clone()).with_params(up_to(0)), None, spent(202, 6 + 200 * 15, 1)),
+        // No more than the model gives, and no more than was asked for.
+        (
+            hello("m").with_profile(bounded.clone()).with_params(up_to(16_000)),
+            None,
+            spent(202, 6 + 200 * 15, 1),
+        ),
+        (
+            hello("m").with_profile(bounded.clone()).with_params(up_to(16_000)),
+            Some(500),
+            spent(202, 6 + 200 * 15, 1),
+        ),
+        (hello("m").with_profile(bounded.clone()).with_params(up_to(50)), None, spent(52, 6 + 50 * 15, 1)),
         (hello("m").with_profile(bounded.clone()), Some(50), spent(52, 6 + 50 * 15, 1)),
         (hello("m").with_profile(bounded), Some(500), spent(202, 6 + 200 * 15, 1)),
         (hello("m").with_profile(profile).with_params(cached), None, spent(102, 2 * 10 + 100 * 15, 1)),

@@ -36,17 +36,19 @@ pub(crate) struct Ahead {
 }
 
 impl Ahead {
-    /// Begins to read. Some time after the end of the input, `over` is cancelled. A client that sends, and reads
-    /// nothing of what is `written` to it for long, has left.
+    /// Begins to read. At the end of the input `ended` is cancelled, and some time later `over`. A client that sends,
+    /// and reads nothing of what is `written` to it for long, has left.
     pub(crate) fn new(
         mut input: impl AsyncRead + Send + Unpin + 'static,
         written: Written,
+        ended: CancellationToken,
         over: CancellationToken,
     ) -> Self {
         let (read, mut write) = tokio::io::duplex(AHEAD);
         let reading = tokio::spawn(async move {
             pass(&mut input, &mut write, &written).await;
             drop(write);
+            ended.cancel();
             sleep(GRACE).await;
             over.cancel();
         });

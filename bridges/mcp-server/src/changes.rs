@@ -51,13 +51,19 @@ pub(crate) fn tell(mut changes: watch::Receiver<()>, peer: Peer<RoleServer>) -> 
     }))
 }
 
-/// Tells a client that subscribed of each change, until it cancels that or the server stops.
-pub(crate) async fn tell_subscriber(mut changes: watch::Receiver<()>, context: &SubscriptionContext) {
+/// Tells a client that subscribed of each change, until it cancels that, or the server stops, or nobody is left to be
+/// told.
+pub(crate) async fn tell_subscriber(
+    mut changes: watch::Receiver<()>,
+    context: &SubscriptionContext,
+    unheard: &CancellationToken,
+) {
     let told = async {
         while changes.changed().await.is_ok() && context.sink().notify_tool_list_changed().await.is_ok() {}
     };
     tokio::select! {
         () = context.cancelled() => {}
+        () = unheard.cancelled() => {}
         () = told => {}
     }
 }

@@ -109,7 +109,8 @@ impl ServerHandler for Handler {
         let Ok(_place) = self.served.listeners.try_acquire() else {
             return Err(ErrorData::internal_error(MANY_LISTEN, None));
         };
-        changes::tell_subscriber(self.served.changes.clone(), &context).await;
+        let unheard = &self.served.unheard;
+        changes::tell_subscriber(self.served.changes.clone(), &context, unheard).await;
         Ok(())
     }
 

@@ -266,8 +266,8 @@ impl ToolServer {
     }
 
     /// Serves one client over a pair of byte streams, in lines of JSON, until `read` ends. Calls in flight then have
-    /// five seconds to answer, and are cancelled. The server ends also if the client reads nothing: what it has not
-    /// read two seconds later is dropped. Dropping the future cancels all calls.
+    /// five seconds to answer, and are cancelled. A subscription to changes ends at once. The server ends also if the
+    /// client reads nothing: what it has not read two seconds later is dropped. Dropping the future cancels all calls.
     ///
     /// While 256 messages wait for the client to read them, no further one is taken from it. Up to 64 KiB are read
     /// ahead, so that the end of `read` is seen behind them. A client whose messages wait behind those, and to which
@@ -283,9 +283,10 @@ impl ToolServer {
     ) -> Result<()> {
         let over = CancellationToken::new();
         let (served, tell) = self.served(over.clone())?;
+        let ended = served.unheard.clone();
         let handler = Handler::of_one(Arc::clone(&served), Conversation::new(&served)?);
         let written = Written::default();
-        let lines = Lines::new(Ahead::new(read, written.clone(), over.clone()), served.bounds.message);
+        let lines = Lines::new(Ahead::new(read, written.clone(), ended, over.clone()), served.bounds.message);
         let answers = AsyncRwTransport::new_server(tokio::io::empty(), Counted { output: write, written });
         let in_flight = InFlight::default();
         let transport = Refusing::new(lines, answers, in_flight.clone());
@@ -345,6 +346,7 @@ impl ToolServer {
             changes,
             listeners: Arc::new(Semaphore::new(LISTENERS)),
             running: TaskTracker::new(),
+            unheard: over.child_token(),
             over,
         };
         Ok((Arc::new(served), tell))

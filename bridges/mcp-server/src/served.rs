@@ -26,6 +26,8 @@ pub(crate) struct Served {
     pub(crate) bounds: Bounds,
     /// Changes with the tools that are offered. Ends with the server.
     pub(crate) changes: watch::Receiver<()>,
+    /// Ends them earlier, when nobody is left to be told of changes.
+    pub(crate) unheard: CancellationToken,
     /// Places for clients that listen for changes.
     pub(crate) listeners: Arc<Semaphore>,
     /// The calls in flight.

@@ -169,3 +169,39 @@ async fn a_call_that_ended_makes_room_though_its_progress_is_not_read() {
     }
     assert_eq!(ids, ["one", "two", "three"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_listens_keeps_no_server_after_the_end_of_its_input() {
+    let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"raw","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}"#;
+    let ask = |id: &str, method: &str, more: &str| {
+        format!(r#"{{"jsonrpc":"2.0","id":"{id}","method":"{method}","params":{{{more}{meta}}}}}"#)
+    };
+    let listen = ask("l", "subscriptions/listen", r#""notifications":{"toolsListChanged":true},"#);
+    // A call has its time to answer, and the subscription adds none.
+    for calls in [false, true] {
+        let tool = Steps::new();
+        let mut raw = Raw::open(server(&tool));
+        raw.say(&ask("d", "server/discover", "")).await;
+        raw.hear().await;
+        raw.say(&listen).await;
+        assert!(raw.hear().await.to_string().contains("acknowledged"));
+        if calls {
+            raw.say(&ask("c", "tools/call", r#""name":"steps","arguments":{},"#)).await;
+            tool.gate.arrived(1).await;
+        }
+        let Raw { input, mut output, serving } = raw;
+        drop(input);
+        let before = Instant::now();
+        if calls {
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            tool.gate.open();
+        }
+        let mut rest = String::new();
+        timeout(Duration::from_secs(60), output.read_to_string(&mut rest)).await.unwrap().unwrap();
+        serving.await.unwrap().unwrap();
+        let least = Duration::from_secs(if calls { 3 } else { 0 });
+        let took = before.elapsed();
+        assert!(took >= least && took < least + Duration::from_secs(1), "{calls}: {took:?}");
+        assert_eq!(rest.contains("done"), calls, "{rest}");
+    }
+}

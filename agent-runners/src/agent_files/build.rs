@@ -21,8 +21,8 @@ use super::{
 };
 use crate::{
     agent_tool::AgentTool,
-    combined::{Combined, ToolsetExt},
-    react::{ReactAgent, joined},
+    combined::ToolsetExt,
+    react::{ReactAgent, ReactBuilder, joined},
     team::{Member, Team, lead_prompt},
 };
 
@@ -244,10 +244,7 @@ impl Parts<'_> {
             .limits(self.definition.lowered(catalogue.limits));
         self.check_names()?;
         let fixed = self.fixed()?;
-        let builder = match self.sets() {
-            sets if sets.is_empty() => builder.tools(fixed),
-            sets => builder.toolset(Combined::new([Arc::new(fixed) as _].into_iter().chain(sets).collect())),
-        };
+        let builder = self.sets().into_iter().fold(builder.tools(fixed), ReactBuilder::toolset);
         builder.build().map_err(|error| self.at(&error))
     }
 

@@ -25,7 +25,7 @@ use entourage_core::tool::{Tool, Tools};
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` holds no tools",
-    note = "give one tool with `.tool(…)`, and tools of different types in a tuple: `.tools((first, second))`"
+    note = "give tools in a tuple, one alone as well: `.tools((first, second))`, `.tools((one,))`"
 )]
 pub trait IntoTools<Form> {
     /// Returns the tools, shared.
@@ -36,6 +36,23 @@ pub trait IntoTools<Form> {
 #[derive(Debug)]
 pub enum Iterated {}
 
+/// Items of lists of tools. There is one type of them, so that items which are converted need not name it.
+#[diagnostic::on_unimplemented(
+    message = "a list of tools has items of `Arc<dyn Tool>`, not of `{T}`",
+    label = "holds no `Arc<dyn Tool>`",
+    note = "give tools of other types in a tuple, one alone as well: `.tools((first, second))`, `.tools((one,))`"
+)]
+pub trait Lists<T> {
+    /// Returns the tool.
+    fn shared(item: T) -> Arc<dyn Tool>;
+}
+
+impl Lists<Arc<dyn Tool>> for Iterated {
+    fn shared(item: Arc<dyn Tool>) -> Arc<dyn Tool> {
+        item
+    }
+}
+
 /// Form of tools of any types.
 #[derive(Debug)]
 pub enum Tuple {}
@@ -44,9 +61,12 @@ pub enum Tuple {}
 #[derive(Debug)]
 pub enum Set {}
 
-impl<I: IntoIterator<Item = Arc<dyn Tool>>> IntoTools<Iterated> for I {
+impl<I: IntoIterator> IntoTools<Iterated> for I
+where
+    Iterated: Lists<I::Item>,
+{
     fn into_tools(self) -> impl IntoIterator<Item = Arc<dyn Tool>> {
-        self
+        self.into_iter().map(Iterated::shared)
     }
 }
 

@@ -26,7 +26,7 @@ use guard::AnswerGuards;
 use params::OwnParams;
 use prepare::Instruct;
 
-use crate::{loops::LoopDetection, todo_tool::TodoTool, turn::StopWhen, typed::Rule};
+use crate::{combined::Combined, loops::LoopDetection, todo_tool::TodoTool, turn::StopWhen, typed::Rule};
 
 pub(crate) use guard::Bar;
 pub use into_tools::IntoTools;
@@ -113,7 +113,7 @@ impl ReactAgent {
             model: model.into(),
             instructions: Arc::default(),
             tools: Vec::new(),
-            toolset: None,
+            sets: Vec::new(),
             more: None,
         }
     }
@@ -152,7 +152,7 @@ pub struct ReactBuilder {
     model: ModelSlot,
     instructions: Arc<str>,
     tools: Vec<Arc<dyn Tool>>,
-    toolset: Option<Arc<dyn Toolset>>,
+    sets: Vec<Arc<dyn Toolset>>,
     more: Option<Box<More>>,
 }
 
@@ -217,7 +217,7 @@ impl ReactBuilder {
         self
     }
 
-    /// Adds tools: a tuple of tools of any types, or a list of `Arc<dyn Tool>`.
+    /// Adds tools: a tuple of tools of any types, one alone as well, or a list of `Arc<dyn Tool>`.
     pub fn tools<Form>(mut self, tools: impl IntoTools<Form>) -> Self {
         self.tools.extend(tools.into_tools());
         self
@@ -232,9 +232,10 @@ impl ReactBuilder {
         self.tool(TodoTool::new())
     }
 
-    /// Takes the tools from a set that is queried before each step, instead of fixed ones.
+    /// Adds the tools of a set that is queried before each step. Of several tools of one name the agent has the first:
+    /// a fixed one, then that of the set that was given first.
     pub fn toolset(mut self, set: impl Toolset + 'static) -> Self {
-        self.toolset = Some(Arc::new(set));
+        self.sets.push(Arc::new(set));
         self
     }
 
@@ -302,8 +303,7 @@ impl ReactBuilder {
     /// Builds the agent.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`] for an invalid name, two tools of one name, both fixed tools and a set, or a limit of zero
-    /// steps.
+    /// [`ErrorKind::Config`] for an invalid name, two fixed tools of one name, or a limit of zero steps.
     pub fn build(self) -> Result<ReactAgent> {
         check_agent_name(&self.name)?;
         if self.more.as_ref().is_some_and(|more| more.limits.steps == 0) {
@@ -312,15 +312,16 @@ impl ReactBuilder {
                 "an agent needs at least one step; raise its limit of steps",
             ));
         }
-        let tools = match self.toolset {
-            Some(_) if !self.tools.is_empty() => {
-                return Err(Error::new(
-                    ErrorKind::Config,
-                    "an agent has fixed tools or a toolset; combine them with `Combined` to have both",
-                ));
+        let fixed = Tools::new(self.tools)?;
+        let mut sets = self.sets;
+        let tools = match sets.pop() {
+            None => ToolSource::Fixed(fixed),
+            Some(only) if sets.is_empty() && fixed.is_empty() => ToolSource::Dynamic(only),
+            Some(last) => {
+                sets.insert(0, Arc::new(fixed));
+                sets.push(last);
+                ToolSource::Dynamic(Arc::new(Combined::new(sets)))
             }
-            Some(set) => ToolSource::Dynamic(set),
-            None => ToolSource::Fixed(Tools::new(self.tools)?),
         };
         Ok(ReactAgent(Arc::new(Inner {
             name: self.name.into(),

@@ -226,4 +226,14 @@ async fn tools_of_different_types_need_no_conversion() {
     // Lists whose items are converted keep their type, also when nothing else in them tells it.
     let converted = agent(model()).tools([Convertible(fake("a")).into()]);
     assert_eq!(names(converted.tools([Convertible(fake("b")).into(), shared("c")])), ["a", "b", "c"]);
+    // Sets join the fixed tools, wherever they are given. Of one name the first is taken, and a fixed one before all.
+    let (set, other) = ([shared("a"), shared("b")], [shared("b"), shared("c")]);
+    let (a, b) = (fake("a"), Arc::clone(&set[1]));
+    let joined = agent(model()).toolset(Tools::new(set).unwrap()).toolset(Tools::new(other).unwrap());
+    let joined = joined.tools((a, shared("d"))).build().unwrap();
+    let all: Vec<_> = joined.tool_set().iter().map(|tool| tool.spec().name().to_owned()).collect();
+    assert_eq!(all, ["a", "b", "c", "d"]);
+    let found = joined.tool_set().get("b").map(Arc::clone).unwrap();
+    assert!(Arc::ptr_eq(&found, &b), "the set that was given first has it");
+    assert!(agent(model()).tools((fake("a"), fake("a"))).toolset(Tools::none()).build().is_err());
 }

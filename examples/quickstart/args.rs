@@ -13,6 +13,9 @@ pub(crate) const USAGE: &str =
 
 const QUESTION: &str = "What is this project, and which file here is the longest?";
 
+/// The question in an old session, if none is asked.
+pub(crate) const GO_ON: &str = "Please go on.";
+
 #[derive(Debug, Default)]
 pub(crate) struct Args {
     dir: Option<PathBuf>,
@@ -62,7 +65,7 @@ impl Args {
 
     /// The question to ask. In an old session the default is to continue.
     pub(crate) fn question(&self) -> &str {
-        let default = if self.resume.is_some() { "Please go on." } else { QUESTION };
+        let default = if self.resume.is_some() { GO_ON } else { QUESTION };
         self.question.as_deref().unwrap_or(default)
     }
 

@@ -14,6 +14,8 @@ use entourage::{
 use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
 
+use crate::args::GO_ON;
+
 /// Pause between two words, so that they visibly stream.
 const PACE: Duration = Duration::from_millis(15);
 
@@ -44,15 +46,20 @@ impl Provider for Scripted {
     }
 }
 
-/// The tool results since the user last spoke.
+/// The tool results since the user last asked something.
 struct Seen(Vec<Arc<ToolResult>>);
 
 impl Seen {
     fn since_the_question(history: &History) -> Self {
         let mut results = Vec::new();
         for message in history {
-            if message.role() == Role::User {
-                results.clear();
+            match message.role() {
+                // What was done is done; a call that was cut short is made again.
+                Role::User if message.text() == GO_ON => {
+                    while results.pop_if(|result: &mut Arc<ToolResult>| result.is_error).is_some() {}
+                }
+                Role::User => results.clear(),
+                _ => {}
             }
             results.extend(message.tool_results().cloned().map(Arc::new));
         }

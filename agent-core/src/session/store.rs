@@ -145,7 +145,7 @@ impl Error {
     pub fn append_conflict(session: &SessionId, expected: u64, actual: u64) -> Self {
         Self::new(
             ErrorKind::Conflict,
-            format!("another writer appended to the session first (it is at event {actual}, not {expected}); open it again"),
+            format!("another writer, maybe a process that resumed its run, was first (it is at event {actual}, not {expected}); open it again"),
         )
         .during("store.append")
         .with("session", session.as_str())

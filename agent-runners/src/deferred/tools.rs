@@ -64,20 +64,23 @@ impl Tool for FindTools {
         let specs = cx.offered().iter().map(|tool| tool.spec());
         let specs: Vec<_> = specs.filter(|spec| spec.is_deferred() && scope.offers(spec)).collect();
         let query = Query::new(&query);
-        if query.is_empty() {
-            let text = format!("the query has no word; say what the tool should do. {}", overview(&specs));
-            return Err(ToolError::tell(text));
-        }
         let found = ranked(&query, &specs, limit.map_or(RESULTS, NonZeroUsize::get).min(MOST));
-        if found.is_empty() {
-            let text = format!("No tool matches; try other words. {}", overview(&specs));
-            return Ok(ToolOutput::text(text).with_metadata(json!({ "found": [] })));
-        }
+        let (output, shown) = match (query.is_empty(), found.is_empty()) {
+            (true, _) => {
+                let text = "the query has no word; say what the tool should do.";
+                (ToolOutput::error(format!("{text} {}", overview(&specs))), &specs)
+            }
+            (false, true) => {
+                let text = "No tool matches; try other words.";
+                (ToolOutput::text(format!("{text} {}", overview(&specs))), &specs)
+            }
+            (false, false) => (ToolOutput::text(results(&found)), &found),
+        };
         let names: Vec<_> = found.iter().map(|spec| spec.name()).collect();
-        let output = ToolOutput::text(results(&found)).with_metadata(json!({ "found": names }));
-        // A server whose results are a stranger's words has written the descriptions of its tools as well.
+        let output = output.with_metadata(json!({ "found": names }));
+        // A server whose results are a stranger's words has written the names and descriptions of its tools as well.
         let is_strange = |spec: &&ToolSpec| spec.labels_of(&Footprint::new(spec.access())).is_all();
-        Ok(match found.iter().any(is_strange) {
+        Ok(match shown.iter().any(is_strange) {
             true => output.with_labels(Labels::UNTRUSTED),
             false => output,
         })

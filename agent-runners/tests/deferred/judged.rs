@@ -281,18 +281,27 @@ async fn issue_15_in_plan_mode_a_deferred_tool_that_changes_something_waits_for_
 }
 
 #[tokio::test]
-async fn attack_44_descriptions_of_a_server_are_a_strangers_text() {
+async fn attack_44_names_and_descriptions_of_a_server_are_a_strangers_text() {
     for (access, expected) in [
         (Access::NONE, Labels::empty()),
         (Access::NETWORK, Labels::empty()),
         // As the tools of a server are, whose results may be anything.
         (Access::READ | Access::NETWORK, Labels::UNTRUSTED),
     ] {
-        let provider =
-            ScriptedProvider::new().call("find_tools", json!({ "query": "crm pay" })).text("Done.");
-        let tools = set([FakeTool::new("crm_pay").access(access)]).deferred();
-        let agent = agent(&provider).toolset(tools).build().unwrap();
-        let session = testkit::runtime().policy(Policy::allow_all()).build().session();
-        assert_eq!(session.start(&agent, "Go").outcome().await.unwrap().labels, expected, "{access:?}");
+        for (query, text) in [
+            ("crm pay", "\"name\":\"crm_pay\""),
+            ("quantum", "No tool matches; try other words. There is one tool: crm_pay."),
+            ("?!", "the query has no word; say what the tool should do. There is one tool: crm_pay."),
+        ] {
+            let provider =
+                ScriptedProvider::new().call("find_tools", json!({ "query": query })).text("Done.");
+            let tools = set([FakeTool::new("crm_pay").access(access)]).deferred();
+            let agent = agent(&provider).toolset(tools).build().unwrap();
+            let session = testkit::runtime().policy(Policy::allow_all()).build().session();
+            let labels = session.start(&agent, "Go").outcome().await.unwrap().labels;
+            assert_eq!(labels, expected, "{access:?} {query}");
+            let result = told(&provider.requests()[1])[0].to_text();
+            assert!(result.contains(text), "{query}: {result}");
+        }
     }
 }

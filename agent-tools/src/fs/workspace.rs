@@ -121,7 +121,9 @@ impl Workspace {
         Self(self.0, labels)
     }
 
-    pub(crate) fn labels(&self) -> Labels {
+    /// Returns the labels of what its tools show.
+    #[must_use]
+    pub fn labels(&self) -> Labels {
         self.1
     }
 

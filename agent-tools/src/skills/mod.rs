@@ -28,7 +28,11 @@ use std::{
     sync::Arc,
 };
 
-use entourage_core::{Error, ErrorKind, Result, event::Event, tool::Tool};
+use entourage_core::{
+    Error, ErrorKind, Result,
+    event::Event,
+    tool::{Labels, Tool},
+};
 use serde_json::Value;
 
 use folder::Folder;
@@ -72,6 +76,7 @@ use folder::Folder;
 pub struct Skills {
     found: Arc<BTreeMap<String, Skill>>,
     problems: Arc<[String]>,
+    labels: Labels,
 }
 
 /// One skill, without its body.
@@ -120,7 +125,7 @@ impl Skills {
                 .during("skills.read")
                 .caused_by(error)
         })?;
-        Ok(Self { found: Arc::new(found), problems: problems.into() })
+        Ok(Self { found: Arc::new(found), problems: problems.into(), labels: Labels::PRIVATE })
     }
 
     /// The same without the skills of these names, in whatever folder they are: the list of those that a user
@@ -136,7 +141,8 @@ impl Skills {
 
     /// The same with paths below `root` relative to it, in the listing and for rules and scopes; give it
     /// `Workspace::root`. The tools of a workspace name files so, and a scope whose roots are paths of the workspace
-    /// then admits the skills in it. Paths elsewhere stay absolute.
+    /// then admits the skills in it. Paths elsewhere stay absolute. A path has no labels: see
+    /// [`with_labels`](Skills::with_labels).
     #[must_use]
     pub fn relative_to(mut self, root: impl AsRef<Path>) -> Self {
         let renamed = self.found.iter().map(|(name, skill)| {
@@ -144,6 +150,15 @@ impl Skills {
             (name.clone(), Skill::new(name.clone(), description, folder, Some(root.as_ref())))
         });
         self.found = Arc::new(renamed.collect());
+        self
+    }
+
+    /// The same with these labels of what its tool shows. Default: [`Labels::PRIVATE`]. Skills that strangers wrote, as
+    /// those of a repository that was just cloned, are untrusted as well: give it `Workspace::labels` where they lie in
+    /// a workspace. Tools that were made before do not have them, and [`listing`](Skills::listing) has none.
+    #[must_use]
+    pub fn with_labels(mut self, labels: Labels) -> Self {
+        self.labels = labels;
         self
     }
 

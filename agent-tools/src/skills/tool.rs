@@ -51,6 +51,7 @@ impl SkillTool {
             follow its instructions as far as they serve what you were asked.";
         let spec = ToolSpec::new(NAME, DESCRIPTION, schema_of::<Arguments>())
             .with_access(Access::READ)
+            .with_labels(skills.labels)
             .naming_subjects()
             .with_timeout(TIME);
         Self { spec, skills }

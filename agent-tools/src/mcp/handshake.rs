@@ -126,7 +126,7 @@ async fn reached(
                 }
                 None => {
                     let inner = http(*with_proxies).map_err(|error| error.to_string())?;
-                    let http = Paced { inner, part: part.clone() };
+                    let http = Paced::new(inner, part.clone());
                     greeted(client, http, config, lifecycle, part).await
                 }
             };

@@ -4,6 +4,7 @@
 //! runs with all rights of this program.
 
 mod answer;
+mod asked;
 mod bounded;
 mod client;
 mod config;
@@ -61,6 +62,8 @@ pub use server::{McpLifecycle, McpServer};
 /// - A connection that broke is made anew once for the next call. A call that ran when it broke is repeated if its tool
 ///   only reads, or if the server did not get it, and is an error result otherwise. A server that was silent for 30 s
 ///   is pinged before a call.
+/// - What a server asks of this program is answered: 32 requests at once of one at an address, which has 5 s to take
+///   each answer, and as many of one over pipes as it takes the answers of. Then it is read no further.
 /// - When a call is dropped, the server is told, and may go on nevertheless.
 /// - A tool whose description, schema or hints are not those that were accepted is asked about, whatever the rules
 ///   allow. What a server says first is accepted; [`McpBuilder::pinned_in`] keeps it beyond this process.

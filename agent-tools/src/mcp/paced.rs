@@ -19,7 +19,11 @@ use rmcp::{
 };
 use tokio::time::timeout;
 
-use super::{ends::Part, unread};
+use super::{
+    asked::{Aside, Asked, Open},
+    ends::Part,
+    unread::{self, Seen},
+};
 
 /// Least and most milliseconds until a stream that ended is asked for again.
 const SOONEST: u64 = 250;
@@ -33,8 +37,20 @@ type Headers = HashMap<HeaderName, HeaderValue>;
 /// comes after the end, has a time of its own.
 #[derive(Debug, Clone)]
 pub(super) struct Paced<C> {
-    pub(super) inner: C,
-    pub(super) part: Part,
+    inner: C,
+    part: Part,
+    asked: Arc<Asked>,
+}
+
+impl<C> Paced<C> {
+    pub(super) fn new(inner: C, part: Part) -> Self {
+        Self { inner, part, asked: Arc::new(Asked::new()) }
+    }
+
+    /// Becomes the client of another connection.
+    pub(super) fn serve(&mut self, part: Part) {
+        (self.part, self.asked) = (part, Arc::new(Asked::new()));
+    }
 }
 
 /// Performs a request until the connection is cut.
@@ -45,31 +61,50 @@ async fn asked<T, E: std::error::Error + Send + Sync + 'static>(
     part.perform(request).await.unwrap_or(Err(StreamableHttpError::TransportChannelClosed))
 }
 
-/// Bounds what a stream says, which answers the request of this id, or any.
-fn paced(stream: BoxedSseResponse, part: &Part, asked: Option<RequestId>) -> BoxedSseResponse {
-    let stream = stream.take_until(part.cut()).flat_map(move |event| {
+/// Bounds what a stream says, which answers the request of this id, or any. It is read no further while too many
+/// requests of the server are open.
+fn paced(
+    stream: BoxedSseResponse,
+    part: &Part,
+    open: Arc<Open>,
+    asked: Option<RequestId>,
+) -> BoxedSseResponse {
+    let looked = stream.flat_map(move |event| {
         let events = match event {
             Ok(mut event) => {
                 event.retry = event.retry.map(|wait| wait.clamp(SOONEST, LATEST));
                 let is_message = matches!(event.event.as_deref(), None | Some("" | "message"));
                 let text = event.data.as_deref().filter(|_| is_message);
-                match text.and_then(|text| unread::instead(text, asked.as_ref())) {
-                    Some(texts) => {
+                match text.map_or(Seen::Passes, |text| unread::seen(text, asked.as_ref())) {
+                    Seen::Instead(texts) => {
                         let with = |text| {
                             let mut event = event.clone();
                             event.data = Some(text);
-                            Ok(event)
+                            (None, Ok(event))
                         };
                         texts.into_iter().map(with).collect()
                     }
-                    None => vec![Ok(event)],
+                    Seen::Asks(id) => vec![(Some(id), Ok(event))],
+                    Seen::Passes => vec![(None, Ok(event))],
                 }
             }
-            Err(error) => vec![Err(error)],
+            Err(error) => vec![(None, Err(error))],
         };
         stream::iter(events)
     });
-    stream.boxed()
+    let bounded = looked.then(move |(asks, mut event)| {
+        let open = Arc::clone(&open);
+        async move {
+            if let (Some(id), Ok(event)) = (asks, &mut event)
+                && !open.enter(&id).await
+            {
+                // Two with one id cannot be told apart. The place in the stream counts all the same.
+                event.data = None;
+            }
+            event
+        }
+    });
+    bounded.take_until(part.cut()).boxed()
 }
 
 /// The answer to the request of this id in the body of a response.
@@ -115,6 +150,18 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for Paced<C> {
         headers: Headers,
         limits: StreamableHttpResponseLimits,
     ) -> Result<StreamableHttpPostResponse, StreamableHttpError<C::Error>> {
+        if let Some(aside) = Aside::of(&message) {
+            let inner = self.inner.clone();
+            self.asked.send(aside, self.part.clone(), async move {
+                // The body says nothing.
+                drop(
+                    inner
+                        .post_message_with_response_limits(uri, message, session, token, headers, limits)
+                        .await,
+                );
+            });
+            return Ok(StreamableHttpPostResponse::Accepted);
+        }
         let id = match &message {
             ClientJsonRpcMessage::Request(request) => Some(request.id.clone()),
             _ => None,
@@ -123,7 +170,7 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for Paced<C> {
             self.inner.post_message_with_response_limits(uri, message, session, token, headers, limits);
         Ok(match (asked(&self.part, request).await?, id) {
             (StreamableHttpPostResponse::Sse(stream, session), id) => {
-                StreamableHttpPostResponse::Sse(paced(stream, &self.part, id), session)
+                StreamableHttpPostResponse::Sse(paced(stream, &self.part, self.asked.open(), id), session)
             }
             (StreamableHttpPostResponse::Json(message, session), Some(id)) => {
                 StreamableHttpPostResponse::Json(answered(message, &id)?, session)
@@ -152,7 +199,7 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for Paced<C> {
         headers: Headers,
     ) -> Result<BoxedSseResponse, StreamableHttpError<C::Error>> {
         let stream = self.inner.get_stream(uri, session, last, token, headers);
-        Ok(paced(asked(&self.part, stream).await?, &self.part, None))
+        Ok(paced(asked(&self.part, stream).await?, &self.part, self.asked.open(), None))
     }
 
     async fn get_stream_with_max_sse_event_size(
@@ -165,6 +212,213 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for Paced<C> {
         most: usize,
     ) -> Result<BoxedSseResponse, StreamableHttpError<C::Error>> {
         let stream = self.inner.get_stream_with_max_sse_event_size(uri, session, last, token, headers, most);
-        Ok(paced(asked(&self.part, stream).await?, &self.part, None))
+        Ok(paced(asked(&self.part, stream).await?, &self.part, self.asked.open(), None))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        future::pending,
+        io,
+        sync::{Mutex, MutexGuard},
+    };
+
+    use futures_util::Stream;
+    use rmcp::{
+        model::{CancelledNotification, CancelledNotificationParam, ClientNotification, ClientRequest},
+        service::{ClientLifecycleMode, ClientServiceExt, RoleClient, RunningService},
+        transport::{
+            StreamableHttpClientTransport, streamable_http_client::StreamableHttpClientTransportConfig,
+        },
+    };
+    use serde_json::{Value, json};
+    use tokio::time::{Instant, sleep, timeout};
+
+    use super::*;
+    use crate::mcp::ends::{Hold, hold};
+
+    /// A server that asks on its own stream, on those of calls, or not at all.
+    #[derive(Clone)]
+    struct Server {
+        asks: u64,
+        /// True if requests of the server come with the answer to a call.
+        with_calls: bool,
+        /// True if it takes what is sent aside.
+        takes: bool,
+        seen: Arc<Mutex<Seen>>,
+    }
+
+    #[derive(Default)]
+    struct Seen {
+        asked: u64,
+        answers: usize,
+        notices: usize,
+    }
+
+    type Event = <BoxedSseResponse as Stream>::Item;
+
+    fn event(message: &Value) -> Event {
+        fn empty<T: Default, E>() -> Result<T, E> {
+            Ok(T::default())
+        }
+
+        let mut event: Event = empty();
+        if let Ok(event) = &mut event {
+            event.data = Some(message.to_string());
+        }
+        event
+    }
+
+    impl Server {
+        fn seen(&self) -> MutexGuard<'_, Seen> {
+            self.seen.lock().unwrap()
+        }
+
+        /// Its requests, each with an id of its own.
+        fn questions(&self) -> BoxedSseResponse {
+            let server = self.clone();
+            let events = (0..self.asks).map(move |id| {
+                server.seen().asked += 1;
+                let ping = json!({"jsonrpc": "2.0", "id": format!("p{id}"), "method": "ping"});
+                event(&ping)
+            });
+            stream::iter(events).boxed()
+        }
+
+        async fn taken(&self) -> StreamableHttpPostResponse {
+            if !self.takes {
+                pending::<()>().await;
+            }
+            StreamableHttpPostResponse::Accepted
+        }
+    }
+
+    impl StreamableHttpClient for Server {
+        type Error = io::Error;
+
+        async fn post_message(
+            &self,
+            _: Arc<str>,
+            message: ClientJsonRpcMessage,
+            _: Option<Arc<str>>,
+            _: Option<String>,
+            _: Headers,
+        ) -> Result<StreamableHttpPostResponse, StreamableHttpError<io::Error>> {
+            let asked = match message {
+                ClientJsonRpcMessage::Request(asked) => asked,
+                ClientJsonRpcMessage::Notification(notice) => {
+                    if matches!(notice.notification, ClientNotification::CancelledNotification(_)) {
+                        self.seen().notices += 1;
+                        return Ok(self.taken().await);
+                    }
+                    return Ok(StreamableHttpPostResponse::Accepted);
+                }
+                ClientJsonRpcMessage::Response(_) | ClientJsonRpcMessage::Error(_) => {
+                    self.seen().answers += 1;
+                    return Ok(self.taken().await);
+                }
+            };
+            let begins = matches!(asked.request, ClientRequest::InitializeRequest(_));
+            let result = match begins {
+                true => json!({"protocolVersion": "2025-06-18", "capabilities": {"tools": {}},
+                    "serverInfo": {"name": "fake", "version": "1"}}),
+                false => json!({"tools": []}),
+            };
+            let answer = json!({"jsonrpc": "2.0", "id": asked.id, "result": result});
+            if self.with_calls && !begins {
+                let answer = stream::iter([event(&answer)]);
+                return Ok(StreamableHttpPostResponse::Sse(self.questions().chain(answer).boxed(), None));
+            }
+            let answer = serde_json::from_value(answer).unwrap();
+            Ok(StreamableHttpPostResponse::Json(answer, begins.then(|| "s".to_owned())))
+        }
+
+        async fn delete_session(
+            &self,
+            _: Arc<str>,
+            _: Arc<str>,
+            _: Option<String>,
+            _: Headers,
+        ) -> Result<(), StreamableHttpError<io::Error>> {
+            Ok(())
+        }
+
+        async fn get_stream(
+            &self,
+            _: Arc<str>,
+            _: Option<Arc<str>>,
+            _: Option<String>,
+            _: Option<String>,
+            _: Headers,
+        ) -> Result<BoxedSseResponse, StreamableHttpError<io::Error>> {
+            let asks = if self.with_calls { stream::empty().boxed() } else { self.questions() };
+            Ok(asks.chain(stream::pending()).boxed())
+        }
+    }
+
+    async fn connected(
+        asks: u64,
+        with_calls: bool,
+        takes: bool,
+    ) -> (Server, RunningService<RoleClient, ()>, Hold) {
+        let server = Server { asks, with_calls, takes, seen: Arc::default() };
+        let (hold, part) = hold();
+        let config = StreamableHttpClientTransportConfig::with_uri("http://fake");
+        let transport = StreamableHttpClientTransport::with_client(Paced::new(server.clone(), part), config);
+        let client = ().serve_with_lifecycle(transport, ClientLifecycleMode::Initialize).await.unwrap();
+        (server, client, hold)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn attack_38_a_server_that_takes_no_answers_is_read_no_further_and_calls_go_on() {
+        let (server, client, hold) = connected(10_000, false, false).await;
+        for _ in 0..60 {
+            sleep(Duration::from_secs(1)).await;
+            client.list_tools(None).await.unwrap();
+        }
+        // Each answer has its time.
+        let Seen { asked, answers, .. } = *server.seen();
+        assert!((64..1_000).contains(&asked) && (64..1_000).contains(&answers), "{asked} {answers}");
+        let since = Instant::now();
+        client.cancel().await.unwrap();
+        drop(hold);
+        assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn attack_38_a_server_that_takes_answers_gets_all_of_them() {
+        for with_calls in [false, true] {
+            let (server, client, _hold) = connected(1_000, with_calls, true).await;
+            client.list_tools(None).await.unwrap();
+            sleep(Duration::from_secs(1)).await;
+            let Seen { asked, answers, .. } = *server.seen();
+            assert_eq!((asked, answers), (1_000, 1_000), "{with_calls}");
+        }
+        // Where it takes none, the call alone waits.
+        let (server, client, _hold) = connected(1_000, true, false).await;
+        assert!(timeout(Duration::from_secs(1), client.list_tools(None)).await.is_err());
+        let asked = server.seen().asked;
+        assert!(asked < 64, "{asked}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_notice_of_a_cancelled_call_waits_for_another_one() {
+        let (server, client, _hold) = connected(0, false, false).await;
+        let told = |id| {
+            let about = CancelledNotificationParam::new(Some(RequestId::Number(id)), None);
+            client.send_notification(CancelledNotification::new(about).into())
+        };
+        let since = Instant::now();
+        for id in 0..1_000 {
+            told(id).await.unwrap();
+        }
+        assert_eq!(since.elapsed(), Duration::ZERO);
+        sleep(Duration::from_secs(60)).await;
+        // More than may wait are left out.
+        assert_eq!(server.seen().notices, 256);
+        told(1_000).await.unwrap();
+        sleep(Duration::from_millis(1)).await;
+        assert_eq!(server.seen().notices, 257);
     }
 }

@@ -85,15 +85,27 @@ pub(super) fn answers(message: &ServerJsonRpcMessage) -> Option<RequestId> {
     }
 }
 
-/// Returns the texts that are read in place of an event of a stream, if it is not read as it is. Streams that answer
-/// one request have its id: what names no request is for it, and what names another one ends nothing.
-pub(super) fn instead(text: &str, asked: Option<&RequestId>) -> Option<Vec<String>> {
+/// An event of a stream.
+#[derive(Debug, PartialEq)]
+pub(super) enum Seen {
+    /// It is read as it is.
+    Passes,
+    /// It is read as it is, and is a request of the server.
+    Asks(RequestId),
+    /// These texts are read in its place.
+    Instead(Vec<String>),
+}
+
+/// Looks at the text of an event. Streams that answer one request have its id: what names no request is for it, and
+/// what names another one ends nothing.
+pub(super) fn seen(text: &str, asked: Option<&RequestId>) -> Seen {
     let errors = match serde_json::from_str(text) {
         Ok(ServerJsonRpcMessage::Error(mut error)) if error.id.is_none() && asked.is_some() => {
             error.id = asked.cloned();
             vec![error]
         }
-        Ok(_) => return None,
+        Ok(ServerJsonRpcMessage::Request(request)) => return Seen::Asks(request.id),
+        Ok(_) => return Seen::Passes,
         Err(error) => {
             let answer = |part| match part {
                 Unread::Answer(error) => Some(error),
@@ -108,7 +120,7 @@ pub(super) fn instead(text: &str, asked: Option<&RequestId>) -> Option<Vec<Strin
         is_awaited.then(|| serde_json::to_string(&error).ok()).flatten()
     };
     let texts: Vec<_> = errors.into_iter().filter_map(of).collect();
-    (!texts.is_empty()).then_some(texts)
+    if texts.is_empty() { Seen::Passes } else { Seen::Instead(texts) }
 }
 
 /// The short members of a message. The others may be anything, nested however deep.
@@ -268,7 +280,12 @@ mod tests {
     #[test]
     fn a_stream_that_answers_one_request_ends_that_one_alone() {
         let seven = RequestId::Number(7);
-        let of = |text: &str, asked| instead(text, asked).map(|texts| texts.join(" "));
+        let of = |text: &str, asked| match seen(text, asked) {
+            Seen::Instead(texts) => Some(texts.join(" ")),
+            _ => None,
+        };
+        let ping = |asked| seen(r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#, asked);
+        assert_eq!([ping(None), ping(Some(&seven))], [Seen::Asks(seven.clone()), Seen::Asks(seven.clone())]);
         let deep = format!(r#"{{"jsonrpc":"2.0","id":7,"result":{}}}"#, "[".repeat(200) + &"]".repeat(200));
         for (text, asked, has) in [
             (deep.as_str(), Some(&seven), Some("-32017")),

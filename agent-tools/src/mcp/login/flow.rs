@@ -116,7 +116,7 @@ impl Login {
         part: Part,
     ) -> Result<AuthClient<Paced<reqwest::Client>>, Failure> {
         let mut client = Box::pin(self.ready()).await?.client;
-        client.http_client.part = part;
+        client.http_client.serve(part);
         Ok(client)
     }
 
@@ -132,7 +132,7 @@ impl Login {
             };
             let http = http(self.with_proxies).map_err(|error| error.to_string())?;
             // Each connection gets a part of its own.
-            let http = Paced { inner: http, part: hold().1 };
+            let http = Paced::new(http, hold().1);
             Ok::<_, Failure>(Ready { guarded, client: AuthClient::new(http, manager) })
         });
         ready.await.cloned()

@@ -66,6 +66,17 @@ impl Answer {
     }
 }
 
+/// True if the server at an address performed nothing of what was asked, and can be asked on another connection: nobody
+/// was there, or it knows the session no more.
+pub(super) fn is_for_another(error: &(dyn Error + 'static)) -> bool {
+    let mut causes = std::iter::successors(Some(error), |&error| error.source());
+    causes.any(|cause| match cause.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
+        Some(StreamableHttpError::SessionExpired) => true,
+        Some(StreamableHttpError::Client(error)) => error.is_connect(),
+        _ => false,
+    })
+}
+
 /// The cause of all other causes of an error, which names the network's reason.
 pub(super) fn deepest<'a>(error: &'a (dyn Error + 'static)) -> &'a (dyn Error + 'static) {
     let mut cause = error;

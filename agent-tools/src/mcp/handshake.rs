@@ -119,6 +119,8 @@ async fn reached(
             config.custom_headers =
                 headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
             (config.max_sse_event_size, config.max_json_response_size) = (MESSAGE, MESSAGE);
+            // A server that knows the session no more may have other tools, which are listed on a new connection.
+            config.reinit_on_expired_session = false;
             let service = match login {
                 Some(login) => {
                     let http = login.client(part.clone()).await?;

@@ -61,7 +61,8 @@ pub use server::{McpLifecycle, McpServer};
 /// - One attempt to connect is made for all who wait, who share its failure. It ends when nobody waits for it any more.
 /// - A connection that broke is made anew once for the next call. A call that ran when it broke is repeated if its tool
 ///   only reads, or if the server did not get it, and is an error result otherwise. A server that was silent for 30 s
-///   is pinged before a call.
+///   is pinged before a call. A server at an address that knows the session no more (404), or is not there, did not get
+///   the call. Before it is repeated, the tools are listed anew.
 /// - What a server asks of this program is answered: 32 requests at once of one at an address, which has 5 s to take
 ///   each answer, and as many of one over pipes as it takes the answers of. Then it is read no further.
 /// - When a call is dropped, the server is told, and may go on nevertheless.

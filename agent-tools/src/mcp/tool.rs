@@ -38,7 +38,7 @@ const PAGES: usize = 20;
 /// The reason that a call came to nothing.
 #[derive(Debug)]
 enum Failed {
-    /// The connection ended before the server got a request.
+    /// The server did not get a request, or knows nothing of the connection.
     Unsent,
     Answered(ServiceError),
 }
@@ -137,7 +137,7 @@ impl RemoteTool {
         let work = pin!(self.perform_on(live, arguments, &sent, cx));
         let done = match self.link.until_shut(live.ended().or_done(work)).await {
             // A server that takes no request performs no call either.
-            Err(ServiceError::TransportSend(_)) if live.takes_nothing() => {
+            Err(ServiceError::TransportSend(error)) if live.takes_nothing(error.error.as_ref()) => {
                 sent.take_back();
                 Err(ServiceError::TransportClosed)
             }
@@ -241,7 +241,7 @@ impl RemoteTool {
         let server = &self.link.server.name;
         let Failed::Answered(error) = failed else {
             return ToolError::Tell(format!(
-                "the MCP server `{server}` ended before it got the call, and performed nothing"
+                "the MCP server `{server}` did not take the call, and performed nothing"
             ));
         };
         ToolError::Tell(match error {

@@ -5,7 +5,7 @@ use std::{
     net::{TcpListener, TcpStream},
     sync::{
         Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread,
     time::{Duration, Instant},
@@ -35,19 +35,28 @@ pub(crate) struct Site {
     pub(crate) port: u16,
     pub(crate) asked: Arc<Mutex<Vec<Asked>>>,
     open: Arc<AtomicUsize>,
+    is_over: Arc<AtomicBool>,
+    listens: thread::JoinHandle<()>,
 }
 
 type Answer = dyn Fn(&Asked) -> (String, String) + Send + Sync;
 
 impl Site {
     pub(crate) fn new(answer: impl Fn(&Asked) -> (String, String) + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Self::at(0, answer)
+    }
+
+    pub(crate) fn at(port: u16, answer: impl Fn(&Asked) -> (String, String) + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
         let (port, asked) = (listener.local_addr().unwrap().port(), Arc::new(Mutex::new(Vec::new())));
         let (noted, answer): (_, Arc<Answer>) = (Arc::clone(&asked), Arc::new(answer));
-        let open = Arc::<AtomicUsize>::default();
-        let count = Arc::clone(&open);
-        thread::spawn(move || {
+        let (open, is_over) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
+        let (count, ends) = (Arc::clone(&open), Arc::clone(&is_over));
+        let listens = thread::spawn(move || {
             for stream in listener.incoming().flatten() {
+                if ends.load(Ordering::SeqCst) {
+                    return;
+                }
                 let (noted, answer, count) = (Arc::clone(&noted), Arc::clone(&answer), Arc::clone(&count));
                 count.fetch_add(1, Ordering::SeqCst);
                 thread::spawn(move || {
@@ -56,7 +65,14 @@ impl Site {
                 });
             }
         });
-        Self { port, asked, open }
+        Self { port, asked, open, is_over, listens }
+    }
+
+    /// Listens no more.
+    pub(crate) fn stop(self) {
+        self.is_over.store(true, Ordering::SeqCst);
+        drop(TcpStream::connect(("127.0.0.1", self.port)));
+        self.listens.join().unwrap();
     }
 
     /// Number of connections that are open.

@@ -12,6 +12,7 @@
 mod common;
 mod ends;
 mod fake;
+mod gone;
 mod hostile;
 mod http;
 mod kept;

@@ -123,8 +123,7 @@ impl Link {
             }
             let broken = self.slot().live.take();
             if let Some(broken) = broken {
-                // A call may keep it, and need not be polled.
-                broken.cut();
+                broken.give_way();
             }
             self.shown().set(McpState::Starting);
             // What was started before ends before another one is started.

@@ -1,6 +1,7 @@
 //! A connection that was made.
 
 use std::{
+    error::Error,
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -21,6 +22,7 @@ use tokio::{
 
 use crate::{
     mcp::{
+        answer,
         client::{Calls, Client},
         ends::{Ended, Gone, Hold},
         handshake::Opened,
@@ -83,12 +85,12 @@ impl Live {
         self.hold.ended()
     }
 
-    /// Notes that the server takes nothing more, if it is at the other end of pipes: at an address each request has a
-    /// fate of its own. Returns true if it is.
-    pub(in crate::mcp) fn takes_nothing(&self) -> bool {
-        let over_pipes = self.process.is_some();
-        self.is_deaf.fetch_or(over_pipes, Ordering::AcqRel);
-        over_pipes
+    /// Notes that the server takes nothing more on this connection, if this error of sending a request says so: at the
+    /// other end of pipes each does, and at an address each request has a fate of its own. Returns true if it does.
+    pub(in crate::mcp) fn takes_nothing(&self, error: &(dyn Error + 'static)) -> bool {
+        let is_it = self.process.is_some() || answer::is_for_another(error);
+        self.is_deaf.fetch_or(is_it, Ordering::AcqRel);
+        is_it
     }
 
     /// Notes that the server said something.
@@ -132,6 +134,15 @@ impl Live {
             self.hear();
         }
         answered
+    }
+
+    /// Makes room for another connection. What still runs on one to an address ends by itself, and this with the last
+    /// of it.
+    pub(super) fn give_way(&self) {
+        if self.process.is_some() || !self.is_deaf.load(Ordering::Acquire) {
+            // A call may keep it, and need not be polled.
+            self.cut();
+        }
     }
 
     /// Ends the connection and the server at once, whoever holds this.

@@ -211,10 +211,6 @@ async fn cm18_what_cannot_work_is_refused_when_the_agent_is_built() {
         kind(agent(provider.model()).tool(FakeTool::new("a")).tool(FakeTool::new("a"))),
         ErrorKind::Config
     );
-    assert_eq!(
-        kind(agent(provider.model()).tool(FakeTool::new("a")).toolset(Tools::none())),
-        ErrorKind::Config
-    );
     assert_eq!(kind(agent(provider.model()).tool(FakeTool::new("a b"))), ErrorKind::Config);
     for name in ["", "a b", "../x", &"x".repeat(65)] {
         let builder = entourage_runners::ReactAgent::builder(name, provider.model());

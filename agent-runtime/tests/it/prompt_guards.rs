@@ -24,7 +24,8 @@ use crate::common::{LaterClock, act, agent, assert_valid, memory, process, store
 
 type Guard = fn(Message) -> Result<Message>;
 
-const SECRET: &str = "4711";
+/// No id holds it by chance, as one may hold digits alone.
+const SECRET: &str = "PIN 4711";
 
 fn on(store: &SharedStore) -> RuntimeBuilder {
     testkit::runtime().shared_store(Arc::clone(store)).policy(Policy::allow_all())

@@ -474,11 +474,11 @@ mod tests {
                         about='"capabilities":{"tools":{}},"serverInfo":{"name":"sh","version":"1"}'
                         answer "\"protocolVersion\":\"2025-06-18\",$about" ;;
                     *'"tools/list"'*)
+                        first=$(mkdir "$0.first" 2>/dev/null && echo yes)
                         answer '"tools":[{"name":"write","inputSchema":{"type":"object"}}]'
-                        if ! [ -e "$0" ]; then
+                        if [ "$first" ]; then
                             while ! [ -e "$0" ]; do sleep 0.01; done
-                            exec >&-
-                            sleep 600
+                            exec sleep 600 >&-
                         fi ;;
                     *'"tools/call"'*) answer '"content":[{"type":"text","text":"good"}]' ;;
                 esac

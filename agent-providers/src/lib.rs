@@ -52,6 +52,7 @@ mod intake;
 #[allow(dead_code, unused_imports, reason = "it serves all wires, and none needs the whole of it")]
 mod json;
 #[cfg(feature = "http")]
+#[allow(dead_code, reason = "all wires use it")]
 mod limit;
 #[cfg(feature = "http")]
 #[allow(dead_code, unused_imports, reason = "it serves all wires, and none needs the whole of it")]

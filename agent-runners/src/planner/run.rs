@@ -122,7 +122,7 @@ impl Agent for Planner {
         match strategy {
             PlannerStrategy::Simple => answered(drive.turn(Part::Answer, told(), None).await?),
             PlannerStrategy::ToolUse => answered(drive.turn(Part::Work, told(), None).await?),
-            PlannerStrategy::Complex => drive.by_plan(&task.prompt, goal, before).await,
+            PlannerStrategy::Complex => drive.by_plan(&task.prompt, goal, before).await.or_else(stopped),
         }
     }
 }
@@ -191,13 +191,19 @@ impl Drive<'_> {
         let ask =
             [self.ask(&goal), self.told(&before, "Plans before this one ended with these steps:")].concat();
         let (mut ask, mut undone) = (files.fold(Message::user(ask), Message::with), Vec::new());
+        let mut ended = None;
         for round in 1..=self.planner.max_replans.saturating_add(1) {
             let draft = match self.draft(&goal, ask, &before).await {
                 Ok(draft) => draft,
                 // What is done is answered from, whatever became of the rest.
                 Err(error)
-                    if round > 1 && matches!(error.kind(), ErrorKind::Protocol | ErrorKind::TooLarge) =>
+                    if round > 1
+                        && matches!(
+                            error.kind(),
+                            ErrorKind::Protocol | ErrorKind::TooLarge | ErrorKind::Stopped
+                        ) =>
                 {
+                    ended = error.stop_reason().cloned();
                     break;
                 }
                 Err(error) => return Err(error),
@@ -222,7 +228,11 @@ impl Drive<'_> {
             ask = Message::user(self.about([told.trim_start(), "\n\nThe request:"].concat(), &goal));
         }
         let done = before.own().iter().filter(|step| step.status == StepStatus::Completed).cloned().collect();
-        self.synthesis(&goal, done, undone).await
+        let mut outcome = self.synthesis(&goal, done, undone).await?;
+        if let (Some(ended), Status::Stopped(reason)) = (ended, &mut outcome.status) {
+            *reason = ended;
+        }
+        Ok(outcome)
     }
 
     /// Returns the steps of earlier plans whose requests were not met, and tells the plans of the run before this one.
@@ -448,15 +458,20 @@ fn answered(outcome: Outcome) -> Result<Outcome> {
     Ok(answer)
 }
 
+/// Returns the end of a planner one of whose agents was stopped: it is stopped for the same reason.
+fn stopped(error: Error) -> Result<Outcome> {
+    match error.stop_reason() {
+        Some(reason) => Ok(Outcome::new(Status::Stopped(reason.clone()))),
+        None => Err(error),
+    }
+}
+
 /// Returns the error of a run that has no result.
 fn failure(status: &Status) -> Option<Error> {
     match status {
         Status::Completed => None,
         Status::Failed(error) => Some(error.to_error()),
-        Status::Stopped(reason) => {
-            let text = format!("an agent of the planner was stopped: {reason}");
-            Some(Error::new(ErrorKind::Stopped, text).with_stop_reason(reason.clone()))
-        }
+        Status::Stopped(reason) => Some(Error::stopped(reason.clone())),
         Status::Paused(pause) => Some(Error::paused(pause.clone())),
         _ => Some(Error::cancelled()),
     }

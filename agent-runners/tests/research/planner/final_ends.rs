@@ -5,10 +5,11 @@ use entourage_core::{
     Result,
     budget::BudgetLimits,
     permission::{ApprovalRequest, Approver, Decision},
+    provider::FinishReason,
     run::{Status, StopReason, Task},
 };
 use entourage_runtime::{MemoryStore, permission::Policy};
-use entourage_testkit as testkit;
+use entourage_testkit::{self as testkit, Script, ScriptedProvider};
 use serde_json::json;
 
 use super::{REQUEST, broken_off::own, builder, edit, looks, plans, reply, step, steps, told, view};
@@ -67,6 +68,33 @@ async fn bo05_a_budget_that_is_used_up_ends_all_plans_of_the_run() {
         let Status::Stopped(reason) = &outcome.status else { panic!("{outcome}") };
         assert!(reason.is_final() && outcome.text.contains("limit of model calls"), "{outcome}");
         let _unused = std::mem::ManuallyDrop::new(model);
+    }
+}
+
+/// What stops an agent that makes a plan stops the planner. What is done is told.
+#[tokio::test(start_paused = true)]
+async fn bo05_a_planner_whose_agent_is_stopped_is_stopped_for_the_same_reason() {
+    let withheld = || Script::new().text("I").finish(FinishReason::ContentFilter);
+    let failing = || plans(steps([own(1, &[]), step(2, &[1])])).call("edit", json!({})).text("Noted one.");
+    for (model, calls, bound, text) in [
+        (ScriptedProvider::named("planner").text("Never."), 0, true, ""),
+        (ScriptedProvider::named("planner").step(withheld()), 9, false, ""),
+        (failing().text("Never."), 4, true, "Noted one."),
+        (failing().step(withheld()).text("One is noted."), 9, false, "One is noted."),
+    ] {
+        let other = looks().call("reply", reply("error", "No."));
+        let planner = builder(&model, &other).max_replans(1).tools((view(), edit())).build().unwrap();
+        let runtime = testkit::runtime().policy(Policy::allow_all()).store(MemoryStore::new()).build();
+        let task = Task::new(REQUEST).with_budget(BudgetLimits::none().with_model_calls(calls));
+        let outcome = runtime.session().start(&planner, task).outcome().await.unwrap();
+        match &outcome.status {
+            Status::Stopped(StopReason::Budget(_)) => assert!(bound, "{outcome}"),
+            Status::Stopped(StopReason::Reply(FinishReason::ContentFilter)) => assert!(!bound, "{outcome}"),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(outcome.text.is_empty(), text.is_empty(), "{outcome}");
+        assert!(outcome.text.contains(text), "{outcome}");
+        let _unused = std::mem::ManuallyDrop::new([model, other]);
     }
 }
 

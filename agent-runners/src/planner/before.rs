@@ -7,14 +7,14 @@ use entourage_core::{
 
 use super::{
     StepReport, StepStatus,
-    budget::cut,
+    budget::shares,
     past::Earlier,
     report::{is_kept, marked_listing},
 };
 use crate::graph::section;
 
-/// Most tokens of another request.
-const REQUEST: usize = 200;
+/// Most tokens of other requests, which share them.
+const REQUESTS: usize = 1_000;
 
 /// Says how a run goes on with steps that ended, if it makes no plan.
 const WITHOUT_PLAN: &str =
@@ -112,9 +112,10 @@ impl Before {
 
     fn of_others(&self, how: &str, budget: usize) -> String {
         let mut text = String::new();
-        for (request, steps) in &self.others {
+        let requests = shares(self.others.iter().map(|(request, _)| request.as_str()), REQUESTS);
+        for (request, (_, steps)) in requests.iter().zip(&self.others) {
             text.push_str("\n\nAn earlier request of the user was not met. It was:");
-            section(&mut text, "earlier-request", "", &plain_line(&cut(request, REQUEST)));
+            section(&mut text, "earlier-request", "", &plain_line(request));
             text.push_str("\n\nIts plans ended with these steps:\n\n");
             text.push_str(&marked_listing(steps, self.share(budget)));
         }

@@ -65,7 +65,7 @@ impl Agent for Execution {
             Error::new(ErrorKind::InvalidInput, text).caused_by(error)
         })?;
         if job.steps.is_empty() {
-            let earlier = earlier(&job, &plans(&cx.history()));
+            let earlier = earlier(&job, &plans(&cx.history()), self.limits.plan_steps);
             return Ok(Outcome::completed(serde_json::to_string(&earlier)?));
         }
         let (outcome, report) = self.graph(&job)?.run_within(&task, cx).await?;

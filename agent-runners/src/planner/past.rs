@@ -142,8 +142,8 @@ pub(super) fn plans(history: &History) -> Vec<Plan> {
 /// steps of its newest plan, and of the plans before that what is kept of them.
 ///
 /// A run that met its request leaves nothing to tell of it. Where its plan went on with the requests before, it met
-/// those too.
-pub(super) fn earlier(asked: &Job, plans: &[Plan]) -> Vec<Earlier> {
+/// those too. Of more steps than `most` the newest are returned, those for the request that asks before others.
+pub(super) fn earlier(asked: &Job, plans: &[Plan], most: usize) -> Vec<Earlier> {
     let mut requests: Vec<(&str, Vec<&Plan>)> = Vec::new();
     for plan in unmet(asked, plans) {
         let goal = plan.job.goal.as_str();
@@ -163,7 +163,21 @@ pub(super) fn earlier(asked: &Job, plans: &[Plan]) -> Vec<Earlier> {
         });
         steps.map(move |step| Earlier { step, of: of.clone() }).collect::<Vec<_>>()
     };
-    requests.into_iter().flat_map(told).collect()
+    newest(requests.into_iter().flat_map(told).collect(), most)
+}
+
+fn newest(steps: Vec<Earlier>, most: usize) -> Vec<Earlier> {
+    let own = steps.iter().filter(|step| step.of.is_none()).count();
+    let others = steps.len().saturating_sub(own);
+    let mut too_many = [own.saturating_sub(most), others.saturating_sub(most.saturating_sub(own))];
+    let mut is_left_out = |step: &Earlier| {
+        let [own, others] = &mut too_many;
+        let left = if step.of.is_none() { own } else { others };
+        let is_left_out = *left > 0;
+        *left = left.saturating_sub(1);
+        is_left_out
+    };
+    steps.into_iter().filter(|step| !is_left_out(step)).collect()
 }
 
 /// Returns the plans whose requests were not met, oldest first.
@@ -221,7 +235,7 @@ mod tests {
     /// Numbers of the steps that a run with this request is told of, with the requests that they are of.
     fn told(goal: &str, messages: Vec<Message>) -> Vec<(u32, Option<String>)> {
         let asked = serde_json::from_value(json!({"goal": goal, "steps": []})).unwrap();
-        let steps = earlier(&asked, &plans(&messages.into_iter().collect()));
+        let steps = earlier(&asked, &plans(&messages.into_iter().collect()), 3);
         steps.into_iter().map(|it| (it.step.number, it.of)).collect()
     }
 
@@ -245,6 +259,18 @@ mod tests {
         };
         assert_eq!(with(other(&[])), [1], "another request");
         assert_eq!(with(other(&[("goes_on", json!(true))])), [0; 0]);
+    }
+
+    #[test]
+    fn bo13_the_newest_steps_are_told_if_there_are_many() {
+        let failed = |places: std::ops::RangeInclusive<u64>, goal: &str| {
+            places.flat_map(|at| [plan(at, goal, &[]), ended(at, "failed", true)]).collect::<Vec<_>>()
+        };
+        let of = |number, goal: &str| (number, Some(goal.to_owned()));
+        let (a, b) = (failed(1..=2, "a"), failed(3..=6, "b"));
+        assert_eq!(numbers([a.clone(), b.clone()].concat()), [4, 5, 6]);
+        assert_eq!(told("a", [a, b.clone()].concat()), [(1, None), (2, None), of(6, "b")]);
+        assert_eq!(told("b", b), [(4, None), (5, None), (6, None)]);
     }
 
     /// Runs of older versions said nothing of what they met.

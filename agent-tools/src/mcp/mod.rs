@@ -19,6 +19,7 @@ mod long;
 mod paced;
 mod pins;
 mod pipes;
+mod readable;
 mod salvage;
 mod server;
 mod tool;
@@ -62,9 +63,11 @@ pub use server::{McpLifecycle, McpServer};
 /// - A connection that broke is made anew once for the next call. A call that ran when it broke is repeated if its tool
 ///   only reads, or if the server did not get it, and is an error result otherwise. A server that was silent for 30 s
 ///   is pinged before a call. A server at an address that knows the session no more (404), or is not there, did not get
-///   the call. Before it is repeated, the tools are listed anew.
+///   the call. Before it is repeated, the tools are listed anew. The stream of an answer that breaks off is asked for
+///   again, if the server says that it can be, until it refuses that or the call's limit ends.
 /// - What a server asks of this program is answered: 32 requests at once of one at an address, which has 5 s to take
-///   each answer, and as many of one over pipes as it takes the answers of. Then it is read no further.
+///   each answer, and as many of one over pipes as it takes the answers of. Then it is read no further. Requests that
+///   it cancels count no more.
 /// - When a call is dropped, the server is told, and may go on nevertheless.
 /// - A tool whose description, schema or hints are not those that were accepted is asked about, whatever the rules
 ///   allow. What a server says first is accepted; [`McpBuilder::pinned_in`] keeps it beyond this process.

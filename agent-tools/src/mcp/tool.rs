@@ -10,11 +10,10 @@ use entourage_core::{
 use rmcp::{
     model::{
         CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotification,
-        CancelledNotificationParam, ClientRequest, CustomResult, GetPromptRequestParams, GetPromptResponse,
-        InputRequest, InputRequiredResult, InputResponses, PaginatedRequestParams, ReadResourceRequestParams,
-        ReadResourceResponse, RequestId, ServerResult,
+        CancelledNotificationParam, ClientRequest, CustomResult, InputRequest, InputRequiredResult,
+        InputResponses, RequestId, ServerResult,
     },
-    service::{Peer, PeerRequestOptions, RoleClient, ServiceError},
+    service::{PeerRequestOptions, ServiceError},
 };
 use serde_json::{Map, Value};
 
@@ -26,14 +25,11 @@ use super::{
     ends::Sent,
     handshake::wanted_for_call,
     link::{LOGINS, Link, Live},
-    long, salvage, unread,
+    long, readable, salvage, unread,
 };
 
 /// Most times that a call is put again with answers to the server's questions.
 const ROUNDS: usize = 16;
-/// Most resources or prompts that are listed.
-const LISTED: usize = 500;
-const PAGES: usize = 20;
 
 /// The reason that a call came to nothing.
 #[derive(Debug)]
@@ -163,12 +159,12 @@ impl RemoteTool {
             Kind::Tool(name) => self.call_tool(live, name, arguments, sent, cx).await.map(content::output_of),
             // Apart, so that calls of tools have no room for them.
             Kind::Resources => match text("uri") {
-                Some(uri) => Box::pin(read(live.peer(), uri)).await,
-                None => Box::pin(resources(live.peer())).await,
+                Some(uri) => Box::pin(readable::read(live.peer(), uri)).await,
+                None => Box::pin(readable::resources(live.peer())).await,
             },
             Kind::Prompts => match text("name") {
-                Some(name) => Box::pin(prompt(live.peer(), name, arguments.get("arguments"))).await,
-                None => Box::pin(prompts(live.peer())).await,
+                Some(name) => Box::pin(readable::prompt(live.peer(), name, arguments.get("arguments"))).await,
+                None => Box::pin(readable::prompts(live.peer())).await,
             },
         };
         if matches!(&output, Ok(_) | Err(ServiceError::McpError(_))) {
@@ -341,75 +337,6 @@ impl Drop for Cancel<'_> {
             ended.or_done(told).await
         });
     }
-}
-
-async fn read(peer: &Peer<RoleClient>, uri: String) -> Result<ToolOutput, ServiceError> {
-    match peer.read_resource_once(ReadResourceRequestParams::new(uri)).await? {
-        ReadResourceResponse::Complete(result) => Ok(content::resource_of(result)),
-        _ => Err(ServiceError::UnexpectedResponse),
-    }
-}
-
-async fn prompt(
-    peer: &Peer<RoleClient>,
-    name: String,
-    arguments: Option<&Value>,
-) -> Result<ToolOutput, ServiceError> {
-    let mut params = GetPromptRequestParams::new(name);
-    params.arguments = arguments.and_then(Value::as_object).cloned();
-    match peer.get_prompt_once(params.clone()).await {
-        Ok(GetPromptResponse::Complete(result)) => Ok(content::messages_of(result)),
-        Err(ServiceError::UnexpectedResponse) => {
-            salvage::prompt(peer, params).await.map(content::messages_of)
-        }
-        Ok(_) => Err(ServiceError::UnexpectedResponse),
-        Err(error) => Err(error),
-    }
-}
-
-async fn resources(peer: &Peer<RoleClient>) -> Result<ToolOutput, ServiceError> {
-    let lines = listed(|page| async move {
-        let page = salvage::resources(peer, page).await?;
-        Ok((page.resources.iter().map(content::line).collect(), page.next_cursor))
-    });
-    Ok(shown(lines.await?, "resources"))
-}
-
-async fn prompts(peer: &Peer<RoleClient>) -> Result<ToolOutput, ServiceError> {
-    let lines = listed(|page| async move {
-        let page = salvage::prompts(peer, page).await?;
-        Ok((page.prompts.iter().map(content::prompt_line).collect(), page.next_cursor))
-    });
-    Ok(shown(lines.await?, "prompts"))
-}
-
-/// The lines of all pages, which `page` gives with the cursor of the next one, up to the bounds.
-async fn listed<F>(mut page: impl FnMut(PaginatedRequestParams) -> F) -> Result<Vec<String>, ServiceError>
-where
-    F: Future<Output = Result<(Vec<String>, Option<String>), ServiceError>>,
-{
-    let (mut lines, mut cursor) = (Vec::new(), None);
-    for _ in 0..PAGES {
-        let (more, next) = page(PaginatedRequestParams::default().with_cursor(cursor)).await?;
-        lines.extend(more);
-        cursor = next;
-        if cursor.is_none() || lines.len() >= LISTED {
-            break;
-        }
-    }
-    Ok(lines)
-}
-
-fn shown(mut lines: Vec<String>, what: &str) -> ToolOutput {
-    if lines.is_empty() {
-        return ToolOutput::text(format!("The server has no {what}."));
-    }
-    let more = lines.len() > LISTED;
-    lines.truncate(LISTED);
-    if more {
-        lines.push(format!("There are more than {LISTED} {what}; these are the first."));
-    }
-    ToolOutput::text(lines.join("\n"))
 }
 
 #[cfg(all(test, unix))]

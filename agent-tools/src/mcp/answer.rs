@@ -77,6 +77,13 @@ pub(super) fn is_for_another(error: &(dyn Error + 'static)) -> bool {
     })
 }
 
+/// True if a server at an address refused a request, and does the same another time: it knows the session no more, or
+/// does not let it.
+pub(super) fn is_refused(error: &(dyn Error + 'static)) -> bool {
+    let again = |status| matches!(status, 408 | 425 | 429);
+    matches!(Answer::read(error), Some(Answer::Status(status @ 400..=499)) if !again(status))
+}
+
 /// The cause of all other causes of an error, which names the network's reason.
 pub(super) fn deepest<'a>(error: &'a (dyn Error + 'static)) -> &'a (dyn Error + 'static) {
     let mut cause = error;

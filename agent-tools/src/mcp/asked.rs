@@ -26,7 +26,7 @@ const OPEN: usize = 32;
 /// Longest time in which a request counts as open. Most are answered at once. What a person is asked may take longer,
 /// of which there is one at a time; and some are never answered, as their call ended.
 const LONGEST: Duration = Duration::from_secs(60);
-/// Messages that are sent at once, and those that may wait. A notice that finds more of them is left out.
+/// Messages that are sent at once, and those that may wait. Of those that find more, answers to open requests are sent.
 const SENT: usize = 32;
 const WAITING: usize = 256;
 /// Time in which a server takes one message.
@@ -44,13 +44,20 @@ pub(super) struct Asked {
 /// The requests that were read and not answered yet.
 #[derive(Debug, Default)]
 pub(super) struct Open {
-    since: Mutex<HashMap<RequestId, Instant>>,
+    requests: Mutex<HashMap<RequestId, Request>>,
     room: Notify,
 }
 
+#[derive(Debug)]
+struct Request {
+    begun: Instant,
+    /// True while its answer is sent.
+    is_answered: bool,
+}
+
 impl Open {
-    fn since(&self) -> MutexGuard<'_, HashMap<RequestId, Instant>> {
-        self.since.lock().unwrap_or_else(PoisonError::into_inner)
+    fn requests(&self) -> MutexGuard<'_, HashMap<RequestId, Request>> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until there is room for a request. Returns false for one with the id of another that is open.
@@ -59,17 +66,17 @@ impl Open {
             // It hears of what happens from now on.
             let room = self.room.notified();
             let oldest = {
-                let mut since = self.since();
+                let mut requests = self.requests();
                 let now = Instant::now();
-                since.retain(|_, begun| now.duration_since(*begun) < LONGEST);
-                if since.contains_key(id) {
+                requests.retain(|_, request| now.duration_since(request.begun) < LONGEST);
+                if requests.contains_key(id) {
                     return false;
                 }
-                if since.len() < OPEN {
-                    since.insert(id.clone(), now);
+                if requests.len() < OPEN {
+                    requests.insert(id.clone(), Request { begun: now, is_answered: false });
                     return true;
                 }
-                since.values().min().copied().unwrap_or(now)
+                requests.values().map(|request| request.begun).min().unwrap_or(now)
             };
             select! {
                 () = room => {}
@@ -78,8 +85,22 @@ impl Open {
         }
     }
 
+    /// Notes that the server wants no answer any more. One that is sent already takes its room until that has ended.
+    pub(super) fn cancel(&self, id: &RequestId) {
+        if self.requests().get(id).is_some_and(|request| !request.is_answered) {
+            self.leave(id);
+        }
+    }
+
+    /// Notes that a request is answered. Returns false for one that is not open.
+    fn answer(&self, id: &RequestId) -> bool {
+        let mut requests = self.requests();
+        let request = requests.get_mut(id);
+        request.map(|request| request.is_answered = true).is_some()
+    }
+
     fn leave(&self, id: &RequestId) {
-        self.since().remove(id);
+        self.requests().remove(id);
         self.room.notify_waiters();
     }
 }
@@ -123,7 +144,7 @@ impl Asked {
         Arc::clone(&self.open)
     }
 
-    /// Sends a message, and returns at once. An answer always has room: there are no more than open requests.
+    /// Sends a message, and returns at once. The answer to an open request always has room.
     pub(super) fn send<T>(
         &self,
         aside: Aside,
@@ -133,12 +154,12 @@ impl Asked {
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         while tasks.try_join_next().is_some() {}
         let answered = match aside {
-            Aside::Answer(id) => id.map(|id| Answered(self.open(), id)),
-            Aside::Notice if tasks.len() >= WAITING => {
-                tracing::warn!("an MCP server takes no notices that calls were cancelled; one is left out");
+            Aside::Answer(Some(id)) if self.open.answer(&id) => Some(Answered(self.open(), id)),
+            Aside::Answer(_) | Aside::Notice if tasks.len() >= WAITING => {
+                tracing::warn!("an MCP server takes no messages; one that it does not wait for is left out");
                 return;
             }
-            Aside::Notice => None,
+            Aside::Answer(_) | Aside::Notice => None,
         };
         let turns = Arc::clone(&self.turns);
         tasks.spawn(async move {
@@ -151,5 +172,31 @@ impl Asked {
             };
             part.perform(sent).await;
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_is_cancelled_leaves_unless_its_answer_is_sent() {
+        let open = Open::default();
+        let id = |id: usize| RequestId::Number(i64::try_from(id).unwrap());
+        for number in 0..OPEN {
+            assert!(open.enter(&id(number)).await);
+        }
+        assert_eq!(open.enter(&id(OPEN)).now_or_never(), None);
+        open.cancel(&id(0));
+        assert!(open.enter(&id(OPEN)).await && !open.answer(&id(0)));
+        assert!(open.answer(&id(1)));
+        open.cancel(&id(1));
+        assert_eq!(open.enter(&id(0)).now_or_never(), None);
+        open.leave(&id(1));
+        assert!(open.enter(&id(0)).await);
+        // Nor for ever.
+        assert!(open.enter(&id(1)).await);
     }
 }

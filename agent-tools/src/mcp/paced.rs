@@ -3,7 +3,7 @@
 //! The library that asks does as it is told: at once, again and again, or never. Nor does it end a request with the
 //! connection that the request belongs to.
 
-use std::{collections::HashMap, future::Future, sync::Arc, time::Duration};
+use std::{collections::HashMap, error::Error, future::Future, sync::Arc, time::Duration};
 
 use futures_util::{StreamExt, stream};
 use http::{HeaderName, HeaderValue};
@@ -20,6 +20,7 @@ use rmcp::{
 use tokio::time::timeout;
 
 use super::{
+    answer,
     asked::{Aside, Asked, Open},
     ends::Part,
     unread::{self, Seen},
@@ -54,7 +55,7 @@ impl<C> Paced<C> {
 }
 
 /// Performs a request until the connection is cut.
-async fn asked<T, E: std::error::Error + Send + Sync + 'static>(
+async fn asked<T, E: Error + Send + Sync + 'static>(
     part: &Part,
     request: impl Future<Output = Result<T, StreamableHttpError<E>>> + Send,
 ) -> Result<T, StreamableHttpError<E>> {
@@ -69,6 +70,7 @@ fn paced(
     open: Arc<Open>,
     asked: Option<RequestId>,
 ) -> BoxedSseResponse {
+    let cancelled = Arc::clone(&open);
     let looked = stream.flat_map(move |event| {
         let events = match event {
             Ok(mut event) => {
@@ -85,6 +87,10 @@ fn paced(
                         texts.into_iter().map(with).collect()
                     }
                     Seen::Asks(id) => vec![(Some(id), Ok(event))],
+                    Seen::Cancels(id) => {
+                        cancelled.cancel(&id);
+                        vec![(None, Ok(event))]
+                    }
                     Seen::Passes => vec![(None, Ok(event))],
                 }
             }
@@ -107,8 +113,20 @@ fn paced(
     bounded.take_until(part.cut()).boxed()
 }
 
+/// The error of a stream that was asked for. The library below asks again and again for one that was broken off, also
+/// where the server has refused that: a call would wait for its answer until its limit.
+fn resumed<E: Error + Send + Sync + 'static>(
+    error: StreamableHttpError<E>,
+    is_resumed: bool,
+) -> StreamableHttpError<E> {
+    match is_resumed && answer::is_refused(&error) {
+        true => StreamableHttpError::ServerDoesNotSupportSse,
+        false => error,
+    }
+}
+
 /// The answer to the request of this id in the body of a response.
-fn answered<E: std::error::Error + Send + Sync + 'static>(
+fn answered<E: Error + Send + Sync + 'static>(
     mut message: ServerJsonRpcMessage,
     asked: &RequestId,
 ) -> Result<ServerJsonRpcMessage, StreamableHttpError<E>> {
@@ -198,8 +216,10 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for Paced<C> {
         token: Option<String>,
         headers: Headers,
     ) -> Result<BoxedSseResponse, StreamableHttpError<C::Error>> {
+        let is_resumed = last.is_some();
         let stream = self.inner.get_stream(uri, session, last, token, headers);
-        Ok(paced(asked(&self.part, stream).await?, &self.part, self.asked.open(), None))
+        let stream = asked(&self.part, stream).await.map_err(|error| resumed(error, is_resumed))?;
+        Ok(paced(stream, &self.part, self.asked.open(), None))
     }
 
     async fn get_stream_with_max_sse_event_size(
@@ -211,8 +231,10 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for Paced<C> {
         headers: Headers,
         most: usize,
     ) -> Result<BoxedSseResponse, StreamableHttpError<C::Error>> {
+        let is_resumed = last.is_some();
         let stream = self.inner.get_stream_with_max_sse_event_size(uri, session, last, token, headers, most);
-        Ok(paced(asked(&self.part, stream).await?, &self.part, self.asked.open(), None))
+        let stream = asked(&self.part, stream).await.map_err(|error| resumed(error, is_resumed))?;
+        Ok(paced(stream, &self.part, self.asked.open(), None))
     }
 }
 
@@ -244,6 +266,8 @@ mod tests {
         asks: u64,
         /// True if requests of the server come with the answer to a call.
         with_calls: bool,
+        /// True if the server cancels each request at once.
+        cancels: bool,
         /// True if it takes what is sent aside.
         takes: bool,
         seen: Arc<Mutex<Seen>>,
@@ -278,10 +302,12 @@ mod tests {
         /// Its requests, each with an id of its own.
         fn questions(&self) -> BoxedSseResponse {
             let server = self.clone();
-            let events = (0..self.asks).map(move |id| {
+            let events = (0..self.asks).flat_map(move |id| {
                 server.seen().asked += 1;
                 let ping = json!({"jsonrpc": "2.0", "id": format!("p{id}"), "method": "ping"});
-                event(&ping)
+                let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled",
+                    "params": {"requestId": format!("p{id}")}});
+                [Some(ping), server.cancels.then_some(cancel)].into_iter().flatten().map(|it| event(&it))
             });
             stream::iter(events).boxed()
         }
@@ -362,7 +388,10 @@ mod tests {
         with_calls: bool,
         takes: bool,
     ) -> (Server, RunningService<RoleClient, ()>, Hold) {
-        let server = Server { asks, with_calls, takes, seen: Arc::default() };
+        connect(Server { asks, with_calls, cancels: false, takes, seen: Arc::default() }).await
+    }
+
+    async fn connect(server: Server) -> (Server, RunningService<RoleClient, ()>, Hold) {
         let (hold, part) = hold();
         let config = StreamableHttpClientTransportConfig::with_uri("http://fake");
         let transport = StreamableHttpClientTransport::with_client(Paced::new(server.clone(), part), config);
@@ -384,6 +413,23 @@ mod tests {
         client.cancel().await.unwrap();
         drop(hold);
         assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn requests_that_the_server_cancels_are_in_nobodys_way() {
+        for (with_calls, takes) in [(false, true), (true, true), (true, false)] {
+            let server = Server { asks: 1_000, with_calls, cancels: true, takes, seen: Arc::default() };
+            let since = Instant::now();
+            let (server, client, _hold) = connect(server).await;
+            client.list_tools(None).await.unwrap();
+            sleep(Duration::from_secs(1)).await;
+            client.list_tools(None).await.unwrap();
+            let (took, asked) = (since.elapsed(), server.seen().asked);
+            assert!(
+                took < Duration::from_secs(2) && asked >= 1_000,
+                "{with_calls} {takes}: {asked} {took:?}"
+            );
+        }
     }
 
     #[tokio::test(start_paused = true)]

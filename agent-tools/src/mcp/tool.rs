@@ -75,9 +75,7 @@ impl Tool for RemoteTool {
         };
         match self.perform_with_login(&arguments, cx).await? {
             Err(failed) if failed.is_repeated(self.declared.spec.repeat()) => {
-                // Once more, on another connection.
-                let live = self.live().await?;
-                Box::pin(self.perform(&live, &arguments, cx)).await.map_err(|error| self.told(&error))
+                Box::pin(self.again(failed, &arguments, cx)).await
             }
             other => other.map_err(|error| self.told(&error)),
         }
@@ -120,6 +118,26 @@ impl RemoteTool {
         }
         let live = self.live().await?;
         Ok(Box::pin(self.perform(&live, arguments, cx)).await)
+    }
+
+    /// Performs a call once more, on another connection.
+    async fn again(
+        &self,
+        failed: Failed,
+        arguments: &Map<String, Value>,
+        cx: &ToolContext<'_>,
+    ) -> Result<ToolOutput, ToolError> {
+        // One that failed while the call ran may be over, and is found to be by the next request alone.
+        let most = if matches!(failed, Failed::Unsent) { 1 } else { 2 };
+        for _ in 0..most {
+            let live = self.live().await?;
+            match self.perform(&live, arguments, cx).await {
+                Err(Failed::Unsent) => {}
+                other => return other.map_err(|error| self.told(&error)),
+            }
+        }
+        // The server may have performed the call before.
+        Err(self.told(&failed))
     }
 
     /// Performs a call until the server is shut down or its connection ends, whatever the call waits for.

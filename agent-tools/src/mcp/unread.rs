@@ -5,7 +5,10 @@
 
 use std::{borrow::Cow, fmt};
 
-use rmcp::model::{ErrorCode, ErrorData, JsonRpcError, RequestId, ServerJsonRpcMessage};
+use rmcp::model::{
+    ErrorCode, ErrorData, JsonRpcError, JsonRpcNotification, RequestId, ServerJsonRpcMessage,
+    ServerNotification,
+};
 use serde::{
     Deserialize, Deserializer,
     de::{IgnoredAny, MapAccess, Visitor},
@@ -92,6 +95,8 @@ pub(super) enum Seen {
     Passes,
     /// It is read as it is, and is a request of the server.
     Asks(RequestId),
+    /// It is read as it is, and says that the server wants no answer to this request any more.
+    Cancels(RequestId),
     /// These texts are read in its place.
     Instead(Vec<String>),
 }
@@ -105,6 +110,10 @@ pub(super) fn seen(text: &str, asked: Option<&RequestId>) -> Seen {
             vec![error]
         }
         Ok(ServerJsonRpcMessage::Request(request)) => return Seen::Asks(request.id),
+        Ok(ServerJsonRpcMessage::Notification(JsonRpcNotification {
+            notification: ServerNotification::CancelledNotification(cancelled),
+            ..
+        })) => return cancelled.params.request_id.map_or(Seen::Passes, Seen::Cancels),
         Ok(_) => return Seen::Passes,
         Err(error) => {
             let answer = |part| match part {
@@ -286,6 +295,8 @@ mod tests {
         };
         let ping = |asked| seen(r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#, asked);
         assert_eq!([ping(None), ping(Some(&seven))], [Seen::Asks(seven.clone()), Seen::Asks(seven.clone())]);
+        let cancel = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}"#;
+        assert_eq!(seen(cancel, None), Seen::Cancels(seven.clone()));
         let deep = format!(r#"{{"jsonrpc":"2.0","id":7,"result":{}}}"#, "[".repeat(200) + &"]".repeat(200));
         for (text, asked, has) in [
             (deep.as_str(), Some(&seven), Some("-32017")),

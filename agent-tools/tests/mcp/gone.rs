@@ -13,6 +13,7 @@ use serde_json::json;
 use crate::{
     call,
     http::{Asked, Site, speaks},
+    kept::in_time,
     manners::eventually,
     started, state,
 };
@@ -118,6 +119,54 @@ async fn a_call_that_runs_goes_on_when_another_one_finds_its_session_over() {
     answer.send(()).unwrap();
     assert_eq!(waiting.await.unwrap().as_deref(), Ok("over http"));
     mcp.shut_down().await;
+}
+
+/// A server that is started again while it performs its first call, whose stream says `stream` before. Sessions are
+/// known again then, or never.
+fn broken_off(stream: &'static str, is_known_again: bool) -> Site {
+    let life = AtomicUsize::new(0);
+    Site::new(move |asked| {
+        let session = format!("s-{}", life.load(Ordering::SeqCst));
+        let begins = asked.body["method"] == "server/discover" || asked.body["method"] == "initialize";
+        let is_call = asked.body["method"] == "tools/call";
+        if begins {
+            let (head, body) = speaks(asked);
+            return (head.replace("s-1", &session), body);
+        }
+        let is_known = asked.head.contains(&format!("mcp-session-id: {session}\n"));
+        if !is_known || (is_call && session != "s-0" && !is_known_again) {
+            return ("404 Not Found".to_owned(), String::new());
+        }
+        if is_call && session == "s-0" {
+            life.store(1, Ordering::SeqCst);
+            return ("200 OK\r\nContent-Type: text/event-stream".to_owned(), stream.to_owned());
+        }
+        if asked.body["method"] == "tools/list" {
+            return (speaks(asked).0, listed(asked, ""));
+        }
+        speaks(asked)
+    })
+}
+
+#[tokio::test]
+async fn a_call_whose_session_is_over_before_its_answer_ends_at_once() {
+    for stream in ["id: 7\nretry: 10\ndata: \n\n", ": nothing\n\n"] {
+        let calls = |site: &Site| {
+            site.asked.lock().unwrap().iter().filter(|asked| asked.body["method"] == "tools/call").count()
+        };
+        let site = broken_off(stream, true);
+        let mcp = started([site.server()]).await;
+        let told = in_time("write", on(&mcp, "write")).await.unwrap_err();
+        assert!(told.contains("unknown; find out") && calls(&site) == 1, "{told}");
+        let site = broken_off(stream, true);
+        let mcp = started([site.server()]).await;
+        assert_eq!(in_time("echo", on(&mcp, "echo")).await.as_deref(), Ok("over http"));
+        // It was performed, whatever becomes of it after that.
+        let site = broken_off(stream, false);
+        let mcp = started([site.server()]).await;
+        let told = in_time("echo", on(&mcp, "echo")).await.unwrap_err();
+        assert!(told.contains("unknown") && !told.contains("performed nothing"), "{told}");
+    }
 }
 
 #[tokio::test]

@@ -33,7 +33,8 @@ impl Answer {
         }
     }
 
-    fn read(error: &(dyn Error + 'static)) -> Option<Self> {
+    /// Reads the error of a request to a server at an address. `None` where it did not answer.
+    pub(super) fn read(error: &(dyn Error + 'static)) -> Option<Self> {
         let mut cause = Some(error);
         while let Some(error) = cause {
             if let Some(error) = error.downcast_ref::<HttpStatusError>() {
@@ -64,6 +65,12 @@ impl Answer {
     pub(super) fn is_refusal(&self) -> bool {
         matches!(self, Self::Status(300..=407 | 409..=499 | 503))
     }
+
+    /// True if the request is answered in the same way another time: the server does not know it, or does not let it.
+    pub(super) fn is_same_again(&self) -> bool {
+        let is_for_now = |status| matches!(status, 408 | 425 | 429);
+        matches!(self, Self::Status(status @ 400..=499) if !is_for_now(*status))
+    }
 }
 
 /// True if the server at an address performed nothing of what was asked, and can be asked on another connection: nobody
@@ -75,13 +82,6 @@ pub(super) fn is_for_another(error: &(dyn Error + 'static)) -> bool {
         Some(StreamableHttpError::Client(error)) => error.is_connect(),
         _ => false,
     })
-}
-
-/// True if a server at an address refused a request, and does the same another time: it knows the session no more, or
-/// does not let it.
-pub(super) fn is_refused(error: &(dyn Error + 'static)) -> bool {
-    let again = |status| matches!(status, 408 | 425 | 429);
-    matches!(Answer::read(error), Some(Answer::Status(status @ 400..=499)) if !again(status))
 }
 
 /// The cause of all other causes of an error, which names the network's reason.

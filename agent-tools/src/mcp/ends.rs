@@ -8,7 +8,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
@@ -26,6 +26,7 @@ pub(super) struct Hold {
     cut: watch::Sender<bool>,
     gone: Gone,
     ended: Ended,
+    deaf: Deaf,
 }
 
 /// One part of what makes up a connection.
@@ -34,6 +35,21 @@ pub(super) struct Part {
     cut: watch::Receiver<bool>,
     _gone: watch::Sender<()>,
     ended: watch::Sender<bool>,
+    pub(super) deaf: Deaf,
+}
+
+/// Tells that the server takes nothing more on a connection. What runs on it may end well.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Deaf(Arc<AtomicBool>);
+
+impl Deaf {
+    pub(super) fn note(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_noted(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
 }
 
 /// Tells when no part of a connection is left.
@@ -67,8 +83,9 @@ impl Sent {
 pub(super) fn hold() -> (Hold, Part) {
     let ((cut, is_cut), (tell, gone)) = (watch::channel(false), watch::channel(()));
     let (end, ended) = watch::channel(false);
-    let part = Part { cut: is_cut, _gone: tell, ended: end };
-    (Hold { cut, gone: Gone(gone), ended: Ended(ended) }, part)
+    let deaf = Deaf::default();
+    let part = Part { cut: is_cut, _gone: tell, ended: end, deaf: deaf.clone() };
+    (Hold { cut, gone: Gone(gone), ended: Ended(ended), deaf }, part)
 }
 
 impl Hold {
@@ -83,6 +100,10 @@ impl Hold {
 
     pub(super) fn ended(&self) -> Ended {
         self.ended.clone()
+    }
+
+    pub(super) fn deaf(&self) -> &Deaf {
+        &self.deaf
     }
 }
 

@@ -64,7 +64,7 @@ pub use server::{McpLifecycle, McpServer};
 ///   only reads, or if the server did not get it, and is an error result otherwise. A server that was silent for 30 s
 ///   is pinged before a call. A server at an address that knows the session no more (404), or is not there, did not get
 ///   the call. Before it is repeated, the tools are listed anew. The stream of an answer that breaks off is asked for
-///   again, if the server says that it can be, until it refuses that or the call's limit ends.
+///   again, if the server says that it can be, until it refuses that or was not reached for more than 30 s.
 /// - What a server asks of this program is answered: 32 requests at once of one at an address, which has 5 s to take
 ///   each answer, and as many of one over pipes as it takes the answers of. Then it is read no further. Requests that
 ///   it cancels count no more.

@@ -2,10 +2,7 @@
 
 use std::{
     error::Error,
-    sync::{
-        Arc, Mutex, OnceLock, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -44,8 +41,6 @@ pub(in crate::mcp) struct Live {
     pub(super) hold: Hold,
     /// The last time that the server said something.
     heard: Mutex<Instant>,
-    /// True if the server takes nothing more.
-    is_deaf: AtomicBool,
     pub(super) keeper: OnceLock<AbortHandle>,
     /// The runtime of the connection.
     pub(in crate::mcp) runtime: Handle,
@@ -63,7 +58,7 @@ impl Live {
     pub(super) fn new(opened: Opened, calls: Arc<Calls>, runtime: Handle) -> Self {
         let Opened { service, process, hold } = opened;
         let (heard, keeper) = (Mutex::new(Instant::now()), OnceLock::new());
-        Self { service, calls, process, hold, heard, is_deaf: AtomicBool::new(false), keeper, runtime }
+        Self { service, calls, process, hold, heard, keeper, runtime }
     }
 
     pub(in crate::mcp) fn peer(&self) -> &Peer<RoleClient> {
@@ -89,7 +84,9 @@ impl Live {
     /// other end of pipes each does, and at an address each request has a fate of its own. Returns true if it does.
     pub(in crate::mcp) fn takes_nothing(&self, error: &(dyn Error + 'static)) -> bool {
         let is_it = self.process.is_some() || answer::is_for_another(error);
-        self.is_deaf.fetch_or(is_it, Ordering::AcqRel);
+        if is_it {
+            self.hold.deaf().note();
+        }
         is_it
     }
 
@@ -107,7 +104,7 @@ impl Live {
         // Another process may hold the pipes of one that has ended.
         let is_open = !self.service.is_closed() && !self.peer().is_transport_closed();
         // Who waits for an answer is told of the end before those two know.
-        is_open && !self.hold.ended().is_over() && !self.has_ended() && !self.is_deaf.load(Ordering::Acquire)
+        is_open && !self.hold.ended().is_over() && !self.has_ended() && !self.hold.deaf().is_noted()
     }
 
     /// True if the connection is there, and need not be asked: the server said something not long ago.
@@ -139,7 +136,7 @@ impl Live {
     /// Makes room for another connection. What still runs on one to an address ends by itself, and this with the last
     /// of it.
     pub(super) fn give_way(&self) {
-        if self.process.is_some() || !self.is_deaf.load(Ordering::Acquire) {
+        if self.process.is_some() || !self.hold.deaf().is_noted() {
             // A call may keep it, and need not be polled.
             self.cut();
         }

@@ -133,11 +133,10 @@ impl CallContext {
             Egress::Loopback => "loopback only",
             Egress::Any | Egress::Forbidden => "forbidden",
         };
-        Err(Error::new(
-            ErrorKind::PermissionDenied,
-            format!("calls to {host} are not allowed here: egress is {rule}; use a scripted provider or widen the runtime's egress"),
-        )
-        .during("model.stream"))
+        let text = format!(
+            "calls to {host} are not allowed here: egress is {rule}; use a scripted provider or widen the runtime's egress"
+        );
+        Err(Error::new(ErrorKind::PermissionDenied, text).during("model.stream").unsent())
     }
 }
 

@@ -142,7 +142,7 @@ impl Conversation {
         let Below { outcome, .. } = perform(cx, PLANNER, &self.planner, begun, limit).await?;
         let answer = outcome.text.trim();
         if !outcome.is_completed() || answer.is_empty() {
-            let stopped = final_stop(&outcome.status);
+            let stopped = final_stop(PLANNER, &outcome.status);
             let reason = match outcome.status {
                 Status::Cancelled => format!("within {limit:?}"),
                 status => format!("the question of the executor: {status}"),

@@ -16,10 +16,15 @@ use serde_json::json;
 
 use super::{
     ConversationLimits,
+    execution::EXECUTOR,
     guard::{calls_in, too_many},
     message::{StepMessageKind, by_marker, kind_of},
 };
-use crate::{autonomy::answered, cut::cut};
+use crate::{
+    autonomy::answered,
+    cut::cut,
+    finality::{failed_task, is_final_record},
+};
 
 /// Name of the tool.
 pub(super) const REPLY: &str = "reply";
@@ -93,7 +98,7 @@ pub(super) fn said(outcome: &Outcome, work: &[Arc<Message>], limits: &Conversati
     let asked = work.iter().map(calls_in).fold(0, u32::saturating_add);
     let results = work.iter().flat_map(|message| message.tool_results());
     let tool_calls = results.filter(|result| *result.name != *REPLY).count();
-    let mut stopped = final_stop(&outcome.status);
+    let mut stopped = final_stop(EXECUTOR, &outcome.status);
     let (kind, text) = match &outcome.status {
         Status::Completed => match replied(work) {
             Some(replied) => replied,
@@ -121,14 +126,18 @@ pub(super) fn said(outcome: &Outcome, work: &[Arc<Message>], limits: &Conversati
     Ok(Said { kind, text, tool_calls, stopped })
 }
 
-/// Returns the reason for which a run was stopped, if nobody may try again.
-pub(super) fn final_stop(status: &Status) -> Option<Box<StopReason>> {
+/// Returns the reason for which the run of an agent was stopped or failed, if nobody may try again.
+pub(super) fn final_stop(agent: &str, status: &Status) -> Option<Box<StopReason>> {
     match status {
-        Status::Stopped(reason) => Some(Box::new(reason.clone())),
-        Status::Failed(error) => error.stopped.clone(),
+        Status::Stopped(reason) => Some(reason.clone()).filter(StopReason::is_final).map(Box::new),
+        Status::Failed(error) if is_final_record(error) => {
+            let (cancelled, skipped) = Default::default();
+            let failed = Box::from([failed_task(agent, error)]);
+            let failed = || Box::new(StopReason::Tasks { failed, cancelled, skipped });
+            Some(error.stopped.clone().filter(|reason| reason.is_final()).unwrap_or_else(failed))
+        }
         _ => None,
     }
-    .filter(|reason| reason.is_final())
 }
 
 fn marked(text: &str) -> (StepMessageKind, String) {
@@ -225,6 +234,24 @@ mod tests {
         assert_eq!(stopped(&Status::of(&late), &[]).as_deref(), Some(&StopReason::Deadline));
         for status in [Status::Stopped(StopReason::Steps(3)), Status::Cancelled, Status::Completed] {
             assert_eq!(stopped(&status, &[]), None, "{status}");
+        }
+    }
+
+    /// A turn and an own step that failed alike are as final.
+    #[test]
+    fn bo05_an_error_is_as_final_in_a_turn_as_in_a_step_of_the_planners_own() {
+        use entourage_core::Error;
+        for (error, is_final) in [
+            (Error::new(ErrorKind::PermissionDenied, "no"), true),
+            (Error::new(ErrorKind::PermissionDenied, "no").during("model.stream"), false),
+            (Error::new(ErrorKind::BudgetExceeded, "no"), true),
+            (Error::new(ErrorKind::Authentication, "no").during("model.stream"), false),
+            (Error::new(ErrorKind::Stopped, "no").with_stop_reason(StopReason::Deadline), true),
+            (Error::new(ErrorKind::Stopped, "no").with_stop_reason(StopReason::Steps(1)), false),
+        ] {
+            let turn = said(&Outcome::new(Status::Failed(error.record())), &[], &limits()).unwrap();
+            let stopped = turn.stopped.is_some_and(|reason| reason.is_final());
+            assert_eq!((stopped, is_final_record(&error.record())), (is_final, is_final), "{error:?}");
         }
     }
 

@@ -363,12 +363,15 @@ mod tests {
         use entourage_core::{Error, ErrorKind};
         let failed = |kind| NodeEnd::Failed(Error::new(kind, "no").record());
         let skipped = NodeEnd::Skipped(SkipCause::Asked);
+        let of_service = Error::new(ErrorKind::PermissionDenied, "no").during("model.stream").record();
         for (end, own, partial, is_final) in [
             (None, true, false, false),
             (Some(NodeEnd::Cancelled), true, true, true),
             (Some(NodeEnd::Cancelled), false, false, true),
             (Some(failed(ErrorKind::Authentication)), true, true, false),
             (Some(failed(ErrorKind::PermissionDenied)), true, true, true),
+            (Some(NodeEnd::Failed(of_service.clone())), true, true, false),
+            (Some(NodeEnd::Failed(of_service)), false, false, false),
             (Some(failed(ErrorKind::Authentication)), false, false, false),
             (Some(skipped), true, false, false),
         ] {

@@ -10,7 +10,7 @@ use std::{
 
 use async_trait::async_trait;
 use entourage_core::{
-    Result,
+    ErrorKind, Result,
     agent::Agent,
     event::{Envelope, Event},
     provider::Size,
@@ -22,7 +22,7 @@ use entourage_runners::{
     team::{Member, Team},
 };
 use entourage_runtime::AgentExt;
-use entourage_testkit::ScriptedProvider;
+use entourage_testkit::{Script, ScriptedProvider};
 use serde_json::json;
 
 use crate::{
@@ -137,6 +137,45 @@ async fn a_refusal_within_an_agent_of_agents_is_tried_by_no_other_one() {
             assert!(reason.is_final(), "{around} over {kind}: {outcome}");
             assert_eq!((asks.runs(), large.runs()), (1, 0), "{around} over {kind}");
         }
+    }
+}
+
+/// A service that refuses a model to an account refuses nothing to another model.
+#[tokio::test(start_paused = true)]
+async fn another_agent_does_what_a_service_refused() {
+    for around in ["team", "cascade", "attempts", "escalates"] {
+        let refuses = ScriptedProvider::new()
+            .step(Script::refuse(ErrorKind::PermissionDenied, "403"))
+            .text("Done late.");
+        let takes = ScriptedProvider::new().text("Done.");
+        let small = ReactAgent::builder("small", refuses.model()).build().unwrap();
+        let large = ReactAgent::builder("large", takes.model()).build().unwrap();
+        let lead = lead("small");
+        let agent: Arc<dyn Agent> = match around {
+            "team" => {
+                let members = [Member::new(small).size(Size::S), Member::new(large).size(Size::L)];
+                Arc::new(Team::builder("outer", lead.model()).members(members).build().unwrap())
+            }
+            "cascade" => Arc::new(Cascade::builder("outer").step(small).step(large).build().unwrap()),
+            "attempts" => {
+                let graph = TaskGraph::builder("outer");
+                graph.agent("n", &small, "Do it.").attempts(2);
+                Arc::new(graph.build().unwrap())
+            }
+            _ => {
+                let graph = TaskGraph::builder("outer");
+                graph
+                    .agent("n", &small, "Do it.")
+                    .attempts(2)
+                    .escalate([(Size::S, small.clone()), (Size::L, large)]);
+                Arc::new(graph.build().unwrap())
+            }
+        };
+        let outcome = agent.start("Do it.").outcome().await.unwrap();
+        assert!(outcome.is_completed(), "{around}: {outcome}");
+        let expected = if around == "attempts" { (2, 0) } else { (1, 1) };
+        assert_eq!((refuses.count(), takes.count()), expected, "{around}");
+        let _unused = ManuallyDrop::new([refuses, takes, lead]);
     }
 }
 

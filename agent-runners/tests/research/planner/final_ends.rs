@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use entourage_core::{
-    Result,
+    ErrorKind, Result,
     budget::BudgetLimits,
     permission::{ApprovalRequest, Approver, Decision},
     provider::FinishReason,
@@ -95,6 +95,27 @@ async fn bo05_a_planner_whose_agent_is_stopped_is_stopped_for_the_same_reason() 
         assert_eq!(outcome.text.is_empty(), text.is_empty(), "{outcome}");
         assert!(outcome.text.contains(text), "{outcome}");
         let _unused = std::mem::ManuallyDrop::new([model, other]);
+    }
+}
+
+/// A service refused a model call, and nobody else did anything: the next plan may do.
+#[tokio::test(start_paused = true)]
+async fn bo05_a_step_that_a_service_refused_is_planned_again() {
+    let refused = || Script::refuse(ErrorKind::PermissionDenied, "403");
+    for (is_own, first) in [(true, own(1, &[])), (false, step(1, &[]))] {
+        let (mut model, mut other) = (plans(steps([first])), looks());
+        if is_own {
+            model = model.step(refused());
+        } else {
+            other = other.step(refused());
+        }
+        let model = model.call("final_answer", steps([step(2, &[])])).text("Done.");
+        let other = other.call("reply", reply("complete", "Seen."));
+        let planner = builder(&model, &other).max_replans(1).tools((view(), edit())).build().unwrap();
+        let runtime = testkit::runtime().policy(Policy::allow_all()).build();
+        let outcome = runtime.session().start(&planner, REQUEST).outcome().await.unwrap();
+        assert_eq!((outcome.status, outcome.text.as_str()), (Status::Completed, "Done."), "{is_own}");
+        model.verify();
     }
 }
 

@@ -236,6 +236,10 @@ impl<T: Output + Clone> Handle<Vec<T>> {
     }
 
     /// Lets an item that fails leave a gap instead of failing the node. Use the returned handle.
+    ///
+    /// An item that nobody may try again, such as one that a person refused, leaves a gap too: only the record tells it
+    /// from other gaps. The node fails with it if no item has an output. Then no agent around the graph tries the node
+    /// again ([`StopReason::is_final`](entourage_core::run::StopReason::is_final)).
     pub fn partial(self) -> Handle<Vec<Option<T>>> {
         self.draft.edit(self.place, |node| {
             node.map("partial", |map| {

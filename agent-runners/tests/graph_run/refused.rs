@@ -10,7 +10,7 @@ use std::{
 
 use async_trait::async_trait;
 use entourage_core::{
-    ErrorKind, Result,
+    Error, ErrorKind, Result,
     agent::Agent,
     event::{Envelope, Event},
     provider::Size,
@@ -88,6 +88,15 @@ fn within(kind: &str, asks: &Asks) -> (Arc<dyn Agent>, Vec<ScriptedProvider>) {
             graph.agent("n", &agent, "Pay.");
             (Arc::new(graph.build().unwrap()), vec![])
         }
+        "map" | "gaps" => {
+            let graph = TaskGraph::builder("inner");
+            let list = graph.step("list", (), |()| async { Ok(vec![1_u32]) });
+            let each = graph.map_agent("each", &list, &agent, |item| format!("Pay {item}.")).attempts(3);
+            if kind == "gaps" {
+                each.partial();
+            }
+            (Arc::new(graph.build().unwrap()), vec![])
+        }
         "pair" => {
             let (checker, says) = checker();
             (Arc::new(DualAgent::builder("inner", agent, checker).build().unwrap()), vec![says])
@@ -104,7 +113,7 @@ fn within(kind: &str, asks: &Asks) -> (Arc<dyn Agent>, Vec<ScriptedProvider>) {
 
 #[tokio::test(start_paused = true)]
 async fn a_refusal_within_an_agent_of_agents_is_tried_by_no_other_one() {
-    for kind in ["alone", "team", "graph", "pair", "cascade", "nested"] {
+    for kind in ["alone", "team", "graph", "map", "gaps", "pair", "cascade", "nested"] {
         for around in ["team", "cascade", "attempts", "pair"] {
             let (asks, large) = (Asks::new("small", 1), Asks::new("large", 0));
             let (inner, mut models) = within(kind, &asks);
@@ -136,6 +145,47 @@ async fn a_refusal_within_an_agent_of_agents_is_tried_by_no_other_one() {
             let Status::Stopped(reason) = &outcome.status else { panic!("{around} over {kind}: {outcome}") };
             assert!(reason.is_final(), "{around} over {kind}: {outcome}");
             assert_eq!((asks.runs(), large.runs()), (1, 0), "{around} over {kind}");
+        }
+    }
+}
+
+/// The error of a map names the item that is final, and says that it is.
+#[tokio::test(start_paused = true)]
+async fn a_map_is_as_final_as_its_items() {
+    let late = Error::new(ErrorKind::Stopped, "late").with_stop_reason(StopReason::Deadline);
+    for (last, is_final) in [
+        (Error::new(ErrorKind::PermissionDenied, "no"), true),
+        (Error::new(ErrorKind::BudgetExceeded, "no"), true),
+        (late, true),
+        (Error::new(ErrorKind::PermissionDenied, "no").during("model.stream"), false),
+        (Error::new(ErrorKind::Tool, "no"), false),
+    ] {
+        for (items, gaps, fails) in
+            [(2, false, true), (2, true, is_final), (3, false, true), (3, true, false)]
+        {
+            let graph = TaskGraph::builder("outer");
+            let list = graph.step("list", (), move |()| async move { Ok((0..items).collect::<Vec<u32>>()) });
+            let last = last.record();
+            let each = graph.map("each", &list, move |item| {
+                let last = last.to_error();
+                async move {
+                    match item {
+                        0 => Err(Error::new(ErrorKind::Tool, "broken")),
+                        1 => Err(last),
+                        _ => Ok(item),
+                    }
+                }
+            });
+            if gaps {
+                each.partial();
+            }
+            let outcome = graph.build().unwrap().start("Go").outcome().await.unwrap();
+            assert_eq!(!outcome.is_completed(), fails, "{items} {gaps}: {outcome}");
+            if let Status::Stopped(reason) = &outcome.status {
+                assert_eq!(reason.is_final(), is_final, "{items} {gaps}: {outcome}");
+                let named = reason.to_string().contains("each[1] failed");
+                assert_eq!(named, is_final, "{outcome}");
+            }
         }
     }
 }

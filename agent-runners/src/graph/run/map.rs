@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use entourage_core::{Error, ErrorKind, Result, Timestamp};
+use entourage_core::{Error, ErrorKind, ErrorRecord, Result, Timestamp, run::StopReason};
 
 use super::{
     super::{Node, NodeEnd, NodeValue, SkipCause, Work, schedule::State},
     machine::{Machine, guarded},
     track::{Attempt, Ended, Extra},
 };
+use crate::finality::{failed_task, is_final_record};
 
 /// Maximum number of items of one map: each is a node, with events of its own.
 const MOST_ITEMS: usize = 100_000;
@@ -89,6 +90,10 @@ impl Machine {
     }
 
     /// Gathers the outputs of a map's items into one value.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Stopped`] if an item has no output and the map has no place for gaps, or if no item has one and one
+    /// is final. The error is final if an item is.
     pub(super) fn gather(&self, place: usize) -> Result<NodeValue> {
         let Some(Node { work: Work::Map(map), .. }) = self.node(place) else {
             return Err(Error::new(ErrorKind::Internal, "this node has no items"));
@@ -96,16 +101,28 @@ impl Machine {
         let items = self.tracks.get(place).and_then(|track| track.more.as_ref()?.items.clone());
         let items = items.unwrap_or_default();
         let gaps: Vec<_> = items.clone().filter(|item| self.slots.get(*item).is_none()).collect();
-        if map.all
-            && let Some(first) = gaps.first()
-        {
-            let why = self.why(*first);
-            let text =
-                format!("{} of {} items have no output; {} {why}", gaps.len(), items.len(), self.id(*first));
-            return Err(Error::new(ErrorKind::Stopped, text));
+        let last = gaps.iter().find_map(|item| Some((*item, self.final_failure(*item)?)));
+        let named = last.as_ref().map(|(item, _)| *item).or(gaps.first().copied());
+        let has_none = last.is_some() && gaps.len() == items.len();
+        if let Some(named) = named.filter(|_| map.all || has_none) {
+            let (id, why) = (self.id(named), self.why(named));
+            let text = format!("{} of {} items have no output; {id} {why}", gaps.len(), items.len());
+            let error = Error::new(ErrorKind::Stopped, text);
+            let Some((_, failure)) = last else { return Err(error) };
+            // That one alone: a map may have very many items.
+            let (failed, cancelled, skipped) = ([failed_task(id, &failure)].into(), [].into(), [].into());
+            return Err(error.with_stop_reason(StopReason::Tasks { failed, cancelled, skipped }));
         }
         let values = items.map(|item| self.slots.get(item)).collect();
         guarded("gathering the items of a map", || (map.gather)(values))
+    }
+
+    /// Returns the error of a node that failed and that nobody may try again by themselves.
+    pub(super) fn final_failure(&self, place: usize) -> Option<ErrorRecord> {
+        match self.end(place)? {
+            NodeEnd::Failed(error) if is_final_record(&error) => Some(error),
+            _ => None,
+        }
     }
 
     /// Describes why a node gave no value.

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     super::{
-        Change, Interventions, NodeEnd, SupervisorAnswered, SupervisorAsked,
+        Change, Interventions, SupervisorAnswered, SupervisorAsked,
         schedule::State,
         supervisor::{News, ROUNDS, Supervisor},
     },
@@ -20,7 +20,7 @@ use super::{
     machine::{Machine, guarded},
     track::Told,
 };
-use crate::{below::Below, finality::is_final_record, typed::OutcomeExt};
+use crate::{below::Below, typed::OutcomeExt};
 
 /// Most characters about a refused step.
 const LONGEST: usize = 500;
@@ -81,8 +81,7 @@ impl Machine {
 
     /// True for a node that failed as nobody may try again by themselves.
     fn is_final(&self, id: &str) -> bool {
-        let end = self.place(id).and_then(|place| self.end(place));
-        matches!(end, Some(NodeEnd::Failed(error)) if is_final_record(&error))
+        self.place(id).and_then(|place| self.final_failure(place)).is_some()
     }
 
     /// True for a node that is over, and keeps what needs it from beginning.

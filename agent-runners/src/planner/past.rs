@@ -28,6 +28,9 @@ pub(super) struct Given<'a> {
     pub(super) done: Vec<&'a StepReport>,
     /// Place of the planner's run: the number of messages of its session, its prompt among them.
     pub(super) place: u64,
+    /// Place of the run that the request began with, if that is another one: this one answers questions about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) begun: Option<u64>,
     /// True if the plan goes on with the requests before that were not met.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) goes_on: bool,
@@ -51,6 +54,8 @@ pub(super) struct Job {
     #[serde(default)]
     place: Option<u64>,
     #[serde(default)]
+    begun: Option<u64>,
+    #[serde(default)]
     goes_on: bool,
     #[serde(default)]
     after: Option<u64>,
@@ -58,6 +63,17 @@ pub(super) struct Job {
     met: Option<u64>,
     #[serde(default)]
     says_met: bool,
+}
+
+impl Job {
+    /// True if its request is an earlier one, in the same words or with more questions and answers.
+    ///
+    /// A request with its answers begins at one place. Records of older versions do not tell it.
+    fn is_of(&self, earlier: &Self) -> bool {
+        let begun = |job: &Self| job.begun.or(job.place);
+        let goes_on = || goes_on(&self.goal, &earlier.goal);
+        self.goal == earlier.goal || goes_on() || begun(self).is_some_and(|it| begun(earlier) == Some(it))
+    }
 }
 
 /// A step of an earlier plan, as the next run is told of it.
@@ -144,19 +160,18 @@ pub(super) fn plans(history: &History) -> Vec<Plan> {
 /// A run that met its request leaves nothing to tell of it. Where its plan went on with the requests before, it met
 /// those too. Of more steps than `most` the newest are returned, those for the request that asks before others.
 pub(super) fn earlier(asked: &Job, plans: &[Plan], most: usize) -> Vec<Earlier> {
-    let mut requests: Vec<(&str, Vec<&Plan>)> = Vec::new();
+    let mut requests: Vec<(&Job, Vec<&Plan>)> = Vec::new();
     for plan in unmet(asked, plans) {
-        let goal = plan.job.goal.as_str();
-        match requests.iter_mut().rfind(|(older, _)| is_of(goal, older)) {
+        match requests.iter_mut().rfind(|(older, _)| plan.job.is_of(older)) {
             Some((newest, plans)) => {
-                *newest = goal;
+                *newest = &plan.job;
                 plans.push(plan);
             }
-            None => requests.push((goal, vec![plan])),
+            None => requests.push((&plan.job, vec![plan])),
         }
     }
-    let told = |(goal, plans): (&str, Vec<&Plan>)| {
-        let of = (!is_of(&asked.goal, goal)).then(|| goal.to_owned());
+    let told = |(job, plans): (&Job, Vec<&Plan>)| {
+        let of = (!asked.is_of(job)).then(|| job.goal.clone());
         let newest = plans.len().saturating_sub(1);
         let steps = plans.into_iter().enumerate().flat_map(move |(at, plan)| {
             plan.steps().into_iter().filter(move |step| at == newest || is_kept(step))
@@ -197,15 +212,10 @@ fn unmet<'a>(asked: &Job, plans: &'a [Plan]) -> Vec<&'a Plan> {
         open.extend(run);
         if let Some(newest) = run.last().filter(|plan| is_met(plan)) {
             let job = &newest.job;
-            open.retain(|plan| !job.goes_on && !is_of(&job.goal, &plan.job.goal));
+            open.retain(|plan| !job.goes_on && !job.is_of(&plan.job));
         }
     }
     open
-}
-
-/// True if a request is an earlier one, in the same words or with more questions and answers.
-fn is_of(request: &str, earlier: &str) -> bool {
-    request == earlier || goes_on(request, earlier)
 }
 
 #[cfg(test)]
@@ -273,6 +283,30 @@ mod tests {
         assert_eq!(told("b", b), [(4, None), (5, None), (6, None)]);
     }
 
+    /// Of a request with very many answers, the text alone does not tell that it is an earlier one.
+    #[test]
+    fn bo13_requests_that_began_at_the_same_place_are_one() {
+        let begun = |place: u64| [("begun", json!(place))];
+        let failed = |place: u64, goal: &str, more: &[(&str, Value)]| {
+            [plan(place, goal, more), ended(place, "failed", true)]
+        };
+        let messages =
+            [failed(1, "a", &[]), failed(5, "x", &begun(1)), failed(7, "y", &[]), failed(9, "z", &begun(7))];
+        let messages = messages.concat();
+        let all = plans(&messages.iter().cloned().collect());
+        let told = |asked: Value| {
+            let asked = serde_json::from_value(asked).unwrap();
+            let steps = earlier(&asked, &all, 9).into_iter();
+            steps.map(|it| (it.step.number, it.of)).collect::<Vec<_>>()
+        };
+        let of = |number, goal: &str| (number, Some(goal.to_owned()));
+        let (own, begins) =
+            (|number| (number, None), |place: u64| json!({"goal": "n", "steps": [], "begun": place}));
+        assert_eq!(told(begins(1)), [own(1), own(5), of(7, "z"), of(9, "z")]);
+        assert_eq!(told(begins(7)), [of(1, "x"), of(5, "x"), own(7), own(9)]);
+        assert_eq!(told(begins(3)), [of(1, "x"), of(5, "x"), of(7, "z"), of(9, "z")]);
+    }
+
     /// Runs of older versions said nothing of what they met.
     #[test]
     fn bo13_what_older_versions_recorded_is_told_by_their_plans() {
@@ -303,6 +337,8 @@ mod tests {
         assert_eq!(told("c", messages.clone()), [a(1), a(4), b.clone()], "a part of step 1 may be done");
         assert_eq!(told(&answered, messages.clone()), [(1, None), (4, None), b]);
         assert_eq!(told("b", messages), [a(1), a(4), (2, None)]);
+        let job = |goal: &str| serde_json::from_value::<Job>(json!({"goal": goal, "steps": []})).unwrap();
+        let is_of = |goal: &str, earlier: &str| job(goal).is_of(&job(earlier));
         assert!(is_of(&answered, "a") && is_of(&answered, &asked) && !is_of("a", &answered));
     }
 }

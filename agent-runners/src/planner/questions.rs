@@ -21,8 +21,11 @@ const ITEM: &str = "- ";
 /// First line of an answer that does not ask, and would have that form.
 const ANSWERS: &str = "The answer:";
 
-/// Most messages that a request has, with questions about it and their answers.
+/// Most messages that a request has, with questions about it and their answers: of more, the first and the newest.
 const ASKED: usize = 20;
+
+/// Number of the first messages: what the user wanted, and the first questions about it.
+const FIRST: usize = 2;
 
 /// Returns questions as an answer.
 pub(super) fn asking(questions: &[String]) -> String {
@@ -55,39 +58,61 @@ pub(super) fn asked_before(history: &History) -> bool {
     history.iter().filter(|message| message.role() != Role::User).last().is_some_and(|said| is_asking(said))
 }
 
-/// Returns the text of a request. One that answers questions begins with the request that these were about, and has
-/// all answers to them: the run of an answer may have ended without one of its own.
-pub(super) fn request(history: &History, prompt: &Message) -> String {
+/// The request of a run.
+#[derive(Debug, PartialEq)]
+pub(super) struct Request {
+    /// Its text.
+    pub(super) text: String,
+    /// Number of messages from the one that it began with to the prompt of the run: 0 if it begins with that.
+    pub(super) since: usize,
+}
+
+/// Returns the request of a run. One that answers questions begins with the request that these were about, and has the
+/// answers to them: the run of an answer may have ended without one of its own.
+pub(super) fn request(history: &History, prompt: &Message) -> Request {
     let mut texts = vec![prompt.text()];
-    let said = history.iter().filter(|message| matches!(message.role(), Role::User | Role::Assistant));
-    let mut before: Vec<_> = said.collect();
-    let is_user = |last: &mut &Arc<Message>| last.role() == Role::User;
-    if before.pop_if(is_user).is_none() {
-        return texts.concat();
-    }
+    let all = history.iter().enumerate();
+    let mut before: Vec<(usize, &Arc<Message>)> =
+        all.filter(|(_, message)| matches!(message.role(), Role::User | Role::Assistant)).collect();
+    let is_user = |last: &mut (usize, &Arc<Message>)| last.1.role() == Role::User;
+    let Some((place, _)) = before.pop_if(is_user) else {
+        return Request { text: texts.concat(), since: 0 };
+    };
+    let mut first = place;
     loop {
         let mut told = Vec::new();
         while let Some(message) = before.pop_if(is_user) {
-            told.push(message.text());
+            told.push(message);
         }
-        match before.pop_if(|last| is_asking(last)) {
-            Some(asks) if texts.len() < ASKED => {
-                texts.extend(told);
+        match before.pop_if(|(_, last)| is_asking(last)) {
+            Some((at, asks)) => {
+                texts.extend(told.iter().map(|(_, message)| message.text()));
                 texts.push(asks.text());
+                first = at;
             }
             // A prompt before that was another request.
-            _ => {
-                let asked = texts.len() > 1;
-                texts.extend(told.into_iter().take(1).filter(|_| asked));
+            None => {
+                if let Some((at, message)) = told.first().filter(|_| texts.len() > 1) {
+                    texts.push(message.text());
+                    first = *at;
+                }
                 break;
             }
         }
     }
     texts.reverse();
-    texts.join("\n\n")
+    let left_out = texts.len().saturating_sub(ASKED);
+    if left_out > 0 {
+        let newest = texts.split_off(FIRST.saturating_add(left_out));
+        texts.truncate(FIRST);
+        texts.push(format!("[… {left_out} messages about this are left out]"));
+        texts.extend(newest);
+    }
+    Request { text: texts.join("\n\n"), since: place.saturating_sub(first) }
 }
 
-/// True if a [`request`] is an earlier one with more questions or answers.
+/// True if the text of a [`request`] is that of an earlier one with more questions or answers. Of very many, some are
+/// left out: the places at which both began tell more.
 pub(super) fn goes_on(request: &str, earlier: &str) -> bool {
     let asks = ["\n\n", ASKS].concat();
     let more = request.strip_prefix(earlier).filter(|more| more.starts_with("\n\n"));
@@ -127,6 +152,33 @@ mod tests {
             assert!(!after(&answer), "{answer}");
         }
         assert!(answering(asked.clone()).ends_with(&asked));
+    }
+
+    /// A conversation of a request and so many rounds of questions, each answered so often, after another request.
+    fn rounds(rounds: usize, answers: usize) -> (History, Message) {
+        let mut said = vec![Message::user("Other."), Message::assistant("Done."), Message::user("Do it.")];
+        for round in 0..rounds {
+            said.push(Message::assistant(asking(&[format!("Which {round}?")])));
+            said.extend((0..answers).map(|answer| Message::user(format!("This {round} {answer}."))));
+        }
+        let prompt = said.last().unwrap().clone();
+        (said.into_iter().collect(), prompt)
+    }
+
+    #[test]
+    fn bo13_a_request_is_bounded_and_keeps_its_first_and_its_newest_messages() {
+        for (count, answers) in (0..40).flat_map(|count| [(count, 1), (count, 3), (count, 30)]) {
+            let (history, prompt) = rounds(count, answers);
+            let Request { text, since } = request(&history, &prompt);
+            let all = count * (1 + answers);
+            assert_eq!(since, all, "{count} {answers}");
+            let left_out = (1 + all).saturating_sub(ASKED);
+            let mark = format!("{left_out} messages about this are left out");
+            assert_eq!(text.contains(&mark), left_out > 0, "{text}");
+            assert_eq!(text.split("\n\n").count(), (1 + all).min(ASKED + 1), "{text}");
+            assert!(text.starts_with("Do it.") && text.ends_with(&prompt.text()), "{text}");
+            assert_eq!(count > 0, goes_on(&text, "Do it."), "{text}");
+        }
     }
 
     proptest! {

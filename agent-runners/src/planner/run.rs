@@ -22,7 +22,7 @@ use super::{
     execution::PLAN,
     past::Given,
     plan::{Draft, Rules},
-    questions::{answering, asked_before, asking, request},
+    questions::{Request, answering, asked_before, asking, request},
     report::{is_done, listing, marked_listing, stop_reason},
     strategy::{self, Analysis},
 };
@@ -105,13 +105,17 @@ impl Agent for Planner {
     async fn run(&self, task: Task, cx: &RunContext) -> Result<Outcome> {
         cx.effects().check()?;
         let history = cx.history();
-        let (goes_on, goal) = (asked_before(&history), request(&history, &task.prompt));
+        let goes_on = asked_before(&history);
+        let Request { text: goal, since } = request(&history, &task.prompt);
         let (place, last) = cx.read(|state| {
             let met = |end: &Outcome| end.is_completed() && !goes_on;
             let last = state.ended().map(|ended| (ended.messages_before, met(&ended.end.outcome)));
             (state.run().map(|run| run.messages_before).unwrap_or_default(), last)
         });
-        let mut drive = Drive { planner: &self.0, cx, runs: 0, looked: goes_on, goes_on: false, place };
+        let begun =
+            u64::try_from(since).ok().filter(|since| *since > 0).and_then(|since| place.checked_sub(since));
+        let mut drive =
+            Drive { planner: &self.0, cx, runs: 0, looked: goes_on, goes_on: false, place, begun };
         // Before anything else, so that the next run is told the same if this one fails too.
         let before = match last {
             Some(last) => drive.before(&goal, last).await?,
@@ -139,6 +143,8 @@ struct Drive<'a> {
     goes_on: bool,
     /// Number of messages of the session, the prompt among them: no other run has it.
     place: u64,
+    /// That of the run that its request began with, if it answers questions.
+    begun: Option<u64>,
 }
 
 impl Drive<'_> {
@@ -238,7 +244,8 @@ impl Drive<'_> {
     /// Returns the steps of earlier plans whose requests were not met, and tells the plans of the run before this one.
     async fn before(&mut self, goal: &str, (last, is_met): (u64, bool)) -> Result<Before> {
         let (after, met) = if is_met { (None, Some(last)) } else { (Some(last), None) };
-        let job = Given { goal, place: self.place, after, met, says_met: true, ..Given::default() };
+        let (place, begun) = (self.place, self.begun);
+        let job = Given { goal, place, begun, after, met, says_met: true, ..Given::default() };
         let outcome = self.turn(Part::Plan, Message::user(serde_json::to_string(&job)?), None).await?;
         failure(&outcome.status).map_or(Ok(()), Err)?;
         Ok(Before::new(serde_json::from_str(&outcome.text)?))
@@ -341,8 +348,9 @@ impl Drive<'_> {
         let is_needed =
             |step: &&StepReport| step.status == StepStatus::Completed && needed.contains(&step.number);
         let done = before.iter().filter(is_needed).collect();
-        let (place, goes_on) = (self.place, self.goes_on);
-        let job = Given { goal, steps: &steps, done, place, goes_on, says_met: true, ..Given::default() };
+        let Self { place, begun, goes_on, .. } = *self;
+        let job =
+            Given { goal, steps: &steps, done, place, begun, goes_on, says_met: true, ..Given::default() };
         let job = serde_json::to_string(&job)?;
         self.cx.record(PlannerProgress::PlanCreated { round, steps })?;
         let outcome = self.turn(Part::Plan, Message::user(job), None).await?;

@@ -1,10 +1,15 @@
 //! The request in the prompts of a planner: it is there however much was seen since, and whatever was asked about it.
 
+use std::mem::ManuallyDrop;
+
 use entourage_core::{ErrorKind, run::Status, tool::Access};
-use entourage_testkit::{FakeTool, ScriptedProvider};
+use entourage_runtime::{MemoryStore, permission::Policy};
+use entourage_testkit::{self as testkit, FakeTool, ScriptedProvider};
 use serde_json::json;
 
-use super::{REQUEST, builder, edit, looks, plans, reply, run, runtime, step, steps, told, view};
+use super::{
+    REQUEST, broken_off::own, builder, edit, looks, plans, reply, run, runtime, step, steps, told, view,
+};
 
 /// What the planner has seen fills its budget: it still knows what it was asked.
 #[tokio::test(start_paused = true)]
@@ -201,4 +206,38 @@ async fn bo13_what_another_request_did_is_not_done_for_this_one() {
     }
     let asked = told(&planner_model, 4);
     assert!(!asked.contains("Plans before") && asked.contains("The old one."), "{asked}");
+}
+
+/// A request with very many questions is one request from its first plan to its last.
+#[tokio::test(start_paused = true)]
+async fn bo13_a_request_stays_the_same_after_any_number_of_questions() {
+    const LAST: u32 = 13;
+    let session = testkit::runtime().policy(Policy::allow_all()).store(MemoryStore::new()).build().session();
+    for round in 0..=LAST + 1 {
+        let number = 2 * round + 1;
+        let (begins, fails) = (own(number, &[]), step(number + 1, &[number]));
+        let steps = if round < LAST { steps([begins, fails]) } else { steps([begins]) };
+        let model = plans(steps).call("edit", json!({})).text(format!("Noted {round}."));
+        let model = if round < LAST {
+            model
+                .call("view", json!({}))
+                .call("final_answer", json!({"questions": [format!("Which {round}?")]}))
+        } else {
+            model.text("Done.")
+        };
+        let other = looks().call("reply", reply("error", "No."));
+        let planner = builder(&model, &other).max_replans(1).tools((view(), edit())).build().unwrap();
+        let prompt = match round {
+            0 => REQUEST.to_owned(),
+            round if round > LAST => "First do another, then tell.".to_owned(),
+            round => format!("This, {round}."),
+        };
+        assert!(session.start(&planner, prompt).outcome().await.unwrap().is_completed());
+        let asked = told(&model, 0);
+        assert!(!asked.contains("An earlier request"), "{round}: {asked}");
+        let noted = (0..round).filter(|round| asked.contains(&format!("Noted {round}."))).count();
+        assert_eq!(noted, if round > LAST { 0 } else { round as usize }, "{round}: {asked}");
+        assert_eq!(asked.contains(REQUEST), round <= LAST, "{round}: {asked}");
+        let _unused = ManuallyDrop::new([model, other]);
+    }
 }

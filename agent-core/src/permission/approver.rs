@@ -198,7 +198,8 @@ impl From<Decision> for Answer {
 /// - The calls of one step are asked about together, and so are those of other sessions: `decide` is called again
 ///   before an earlier question is answered. An approver that shows one question at a time queues them itself.
 /// - The future is dropped when the run is cancelled or ends otherwise, which is not a refusal.
-/// - Its time counts in a run's deadline, and in no other time limit of the agents that it is asked about.
+/// - Its time counts in a run's deadline, and in no other time limit of the agents that it is asked about. For a
+///   question of an MCP server it counts in all of them.
 #[async_trait]
 pub trait Approver: Send + Sync + fmt::Debug {
     /// Decides about one call.

@@ -183,6 +183,8 @@ impl McpBuilder {
     /// The question names the tool `mcp_<server>`, its arguments are the answer that would be given, and its preview
     /// is what the server asks. To allow it gives this answer, to edit it another one. A server of a version before
     /// 2026-07-28 does not say which call it asks about: while it works for several runs, it is declined.
+    ///
+    /// The time of the answer counts in the time limits of the call and of all agents above it.
     pub fn approver(mut self, approver: impl Approver + 'static) -> Self {
         self.approver = Some(ApproverOfServers(Arc::new(approver)));
         self

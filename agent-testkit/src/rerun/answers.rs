@@ -20,8 +20,8 @@ use serde_json::Value;
 
 use super::{
     exact::canonical,
-    read::{is_refusal, written},
-    transcript::TranscriptCall,
+    read::{is_marked, is_refusal, written},
+    transcript::{Transcript, TranscriptCall},
 };
 
 /// Most calls that a case names as its own.
@@ -51,7 +51,7 @@ pub struct ChangedCall {
     pub tool: String,
     /// Its arguments as JSON, cut at 16 KiB.
     pub arguments: String,
-    /// True if it was performed; false if it was marked, or left out.
+    /// True if it was performed; false if it was marked, refused, or left out.
     pub performed: bool,
 }
 
@@ -74,10 +74,21 @@ pub(super) struct Tally {
     pub(super) answered: u64,
     pub(super) marked: u64,
     pub(super) performed: u64,
+    /// Calls that the rerun's runtime answered, and the original's had not; counted at the end.
+    pub(super) refused: u64,
     /// Answers of the record that no call took; counted at the end.
     pub(super) left: u64,
     pub(super) missing: Vec<ChangedCall>,
     pub(super) changed: Vec<ChangedCall>,
+}
+
+impl Tally {
+    /// Names a call that is new.
+    fn name(&mut self, tool: &str, arguments: &str, performed: bool) {
+        if self.changed.len() < NAMED {
+            self.changed.push(ChangedCall::new(tool, arguments, performed));
+        }
+    }
 }
 
 /// The answers of one original. Clones share them.
@@ -98,6 +109,8 @@ struct State {
     answered: HashSet<Arc<str>>,
     /// The answer that each call of the rerun was promised; `None` for a call that has none.
     promised: HashMap<CallId, Option<usize>>,
+    /// Calls of the rerun that were answered here, marked, or performed.
+    reached: HashSet<CallId>,
     /// Answers that a call took.
     taken: HashSet<usize>,
     /// Names of tools that the rerun called, and that do not run by themselves.
@@ -144,48 +157,47 @@ impl Answers {
 
     /// The calls of the record that can answer one.
     fn recorded(&self) -> impl Iterator<Item = (usize, &TranscriptCall, &Arguments)> {
-        let runs = |call: &TranscriptCall| self.running.iter().any(|name| **name == *call.tool);
-        let calls = self.calls.iter().enumerate().filter(move |(_, call)| call.is_answered && !runs(call));
+        let counts = |call: &TranscriptCall| call.is_answered && !self.runs_by_name(&call.tool);
+        let calls = self.calls.iter().enumerate().filter(move |(_, call)| counts(call));
         calls.filter_map(|(place, call)| Some((place, call, call.arguments.as_ref()?)))
     }
 
-    /// Returns the figures of a rerun that is over and made these calls.
-    pub(super) fn tally(&self, rerun: &[TranscriptCall]) -> Tally {
+    /// Returns the figures of a rerun that is over.
+    pub(super) fn tally(&self, rerun: &Transcript) -> Tally {
         let state = self.lock();
         // The record has no specs: a call of such a name was one of the run's own, unless the rerun met another tool.
         let counts = |call: &TranscriptCall| state.met.contains(&*call.tool) || !is_like_the_runs_own(call);
         let taken = self.calls.iter().enumerate().filter(|(place, _)| state.taken.contains(place));
         let answered: HashSet<_> = taken.map(|(_, call)| Arc::clone(&call.place)).collect();
-        let mut refused = self.refused_by_both(&state, rerun);
-        let left = self.recorded().filter(|(place, call, arguments)| {
+        let reached: HashSet<_> =
+            state.reached.iter().filter_map(|id| place_of(id, &rerun.session)).collect();
+        // No answer was asked for: the rerun's own runtime refused them, or answered them itself.
+        let by_runtime = |call: &&TranscriptCall| !reached.contains(&*call.place) && !is_marked(call);
+        let by_runtime: Vec<_> = rerun.calls.iter().filter(by_runtime).collect();
+
+        let mut again = counted(by_runtime.iter().copied());
+        let left = self.recorded().filter(|(place, call, _)| {
             // The answer of an agent stands for its own calls.
             let is_left = !state.taken.contains(place) && counts(call) && !is_below(&answered, &call.place);
-            is_left && !(is_refusal(call) && takes_one(&mut refused, &key(call, arguments)))
+            is_left && !(is_refusal(call) && takes_one(&mut again, &way(call)))
         });
-        let (mut count, mut missing) = (0_u64, Vec::new());
+        let mut tally = state.tally.clone();
         for (_, call, arguments) in left {
-            count = count.saturating_add(1);
-            if missing.len() < NAMED {
-                missing.push(ChangedCall::new(&call.tool, arguments.as_str(), false));
+            tally.left = tally.left.saturating_add(1);
+            if tally.missing.len() < NAMED {
+                tally.missing.push(ChangedCall::new(&call.tool, arguments.as_str(), false));
             }
         }
-        Tally { left: count, missing, ..state.tally.clone() }
-    }
-
-    /// Counts the calls that the rerun's own runtime refused as the original's had: no answer was asked for.
-    fn refused_by_both(&self, state: &State, rerun: &[TranscriptCall]) -> HashMap<(String, String), usize> {
-        let mut refused = HashMap::new();
-        for call in rerun.iter().filter(|call| is_refusal(call)) {
-            if let Some(arguments) = &call.arguments {
-                *refused.entry(key(call, arguments)).or_default() += 1;
+        let untaken = self.calls.iter().enumerate().filter(|(place, _)| !state.taken.contains(place));
+        let by_both = |call: &&TranscriptCall| is_refusal(call) || !call.is_answered && !is_marked(call);
+        let mut before = counted(untaken.map(|(_, call)| call).filter(by_both));
+        for call in by_runtime.into_iter().filter(|call| counts(call) && !self.runs_by_name(&call.tool)) {
+            if !takes_one(&mut before, &way(call)) {
+                tally.refused = tally.refused.saturating_add(1);
+                tally.name(&call.tool, call.arguments.as_ref().map_or("", Arguments::as_str), false);
             }
         }
-        for (_, call, arguments) in self.recorded().filter(|(place, ..)| state.taken.contains(place)) {
-            if is_refusal(call) {
-                takes_one(&mut refused, &key(call, arguments));
-            }
-        }
-        refused
+        tally
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -195,11 +207,16 @@ impl Answers {
     /// True for a tool that runs in every rerun.
     fn runs(&self, spec: &ToolSpec) -> bool {
         // Known by its declaration: a user's tool may have any name.
-        spec.is_of_run() || self.is_named_as_running(spec)
+        spec.is_of_run() || self.runs_by_name(spec.name())
     }
 
-    fn is_named_as_running(&self, spec: &ToolSpec) -> bool {
-        self.running.iter().any(|name| name == spec.name())
+    fn runs_by_name(&self, tool: &str) -> bool {
+        self.running.iter().any(|name| name == tool)
+    }
+
+    /// Notes that the call got past the runtime's own checks and rules.
+    fn reach(&self, id: &CallId) {
+        self.lock().reached.insert(id.clone());
     }
 
     /// Promises the call the oldest unused answer to its arguments, and the same one each time that it is asked for.
@@ -234,9 +251,7 @@ impl Answers {
         let tally = &mut state.tally;
         let count = if performed { &mut tally.performed } else { &mut tally.marked };
         *count = count.saturating_add(1);
-        if tally.changed.len() < NAMED {
-            tally.changed.push(ChangedCall::new(tool, arguments, performed));
-        }
+        tally.name(tool, arguments, performed);
     }
 
     /// Returns the result of a call that was handed out; `None` for one that waits for somebody to perform it.
@@ -247,8 +262,12 @@ impl Answers {
         arguments: &str,
     ) -> Option<Result<ToolOutput, ToolError>> {
         match self.take(id) {
-            Some(call) => Some(output(call)),
+            Some(call) => {
+                self.reach(id);
+                Some(output(call))
+            }
             None if self.unmatched == Unmatched::Mark => {
+                self.reach(id);
                 self.changed(tool, arguments, false);
                 Some(Ok(ToolOutput::error(MARKED)))
             }
@@ -279,9 +298,30 @@ fn is_like_the_runs_own(call: &TranscriptCall) -> bool {
     (OF_THE_RUN.contains(&&*call.tool) || call.tool.ends_with(FINDS)) && call.labels.is_empty()
 }
 
+/// A call without an answer of the record, as it is compared: its tool and arguments, and true if it was refused. All
+/// other ways in which a runtime answers a call itself are one.
+type Way = (String, String, bool);
+
+fn way(call: &TranscriptCall) -> Way {
+    let arguments = call.arguments.as_ref().map(|arguments| canonical(arguments.as_str()));
+    (call.tool.to_string(), arguments.unwrap_or_default(), is_refusal(call))
+}
+
+fn counted<'a>(calls: impl Iterator<Item = &'a TranscriptCall>) -> HashMap<Way, usize> {
+    let mut counted = HashMap::new();
+    calls.for_each(|call| *counted.entry(way(call)).or_default() += 1);
+    counted
+}
+
+/// Returns the place of a call of this session, or of one below it, as its transcript has it.
+fn place_of<'a>(id: &'a CallId, session: &str) -> Option<&'a str> {
+    let (below, _) = id.as_str().strip_prefix(session)?.rsplit_once('-')?;
+    Some(below.trim_start_matches('.'))
+}
+
 /// Takes one from a count; false if it is 0.
-fn takes_one(counts: &mut HashMap<(String, String), usize>, key: &(String, String)) -> bool {
-    let left = counts.get_mut(key).and_then(|count| Some((count.checked_sub(1)?, count)));
+fn takes_one(counts: &mut HashMap<Way, usize>, way: &Way) -> bool {
+    let left = counts.get_mut(way).and_then(|count| Some((count.checked_sub(1)?, count)));
     left.map(|(less, count)| *count = less).is_some()
 }
 
@@ -325,7 +365,10 @@ impl ToolLayer for FromRecord {
     async fn around(&self, next: NextCall<'_>) -> Result<ToolOutput, ToolError> {
         let answers = next.context().deps::<Answers>()?;
         let (spec, footprint) = (next.spec(), next.context().footprint());
-        if answers.is_named_as_running(spec) || spec.is_of_run() && is_within(Access::NONE, footprint) {
+        if let Some(id) = next.context().run().call() {
+            answers.reach(&id);
+        }
+        if answers.runs_by_name(spec.name()) || spec.is_of_run() && is_within(Access::NONE, footprint) {
             return next.run().await;
         }
         let promised = next.context().run().call().and_then(|id| answers.take(&id).map(output));

@@ -30,13 +30,17 @@ pub struct RerunCase {
     pub marked: u64,
     /// Number of calls that the original did not make and that were performed, those that ran an agent among them.
     pub performed: u64,
+    /// Number of calls that the original did not make and that the runtime of the rerun refused, answered itself (no
+    /// such tool, wrong arguments, a loop), or handed out without getting a result. A call that both runtimes refused,
+    /// or both answered themselves, is no new one, as often as the original made it.
+    pub refused: u64,
     /// Number of the original's calls that the rerun did not make, of those that could answer one. Calls of an agent
     /// below do not count where the call that ran it was answered. A call without labels that is named like a tool of
     /// the runners' own counts if the rerun called another tool of that name.
     pub left: u64,
     /// The calls that were left out, in the order of the original; at most 1,000.
     pub missing: Vec<ChangedCall>,
-    /// The calls that were marked or performed, in their order; at most 1,000.
+    /// The calls that were marked or performed, in their order, then those that were refused; at most 1,000.
     pub changed: Vec<ChangedCall>,
     /// The scores with their names, in the order in which they were given. Empty while they are made.
     pub scores: Vec<(String, Score)>,
@@ -109,8 +113,9 @@ impl RerunCase {
         }
     }
 
-    /// True if the rerun made the calls of the original, in any order, and no others. Calls of tools that run in
-    /// every rerun do not count.
+    /// True if the rerun made the calls of the original, in any order, and no others, also none that its runtime
+    /// [refused](Self::refused). Calls of tools that run in every rerun do not count, nor does one that a paused run
+    /// asks an approver about.
     #[must_use]
     pub fn has_same_calls(&self) -> bool {
         self.same_calls().is_ok()
@@ -121,7 +126,7 @@ impl RerunCase {
     /// # Errors
     /// A text with the first call that is new and the first one that was left out, and the numbers of others.
     pub fn same_calls(&self) -> Result<(), String> {
-        let new = self.marked.saturating_add(self.performed);
+        let new = self.marked.saturating_add(self.performed).saturating_add(self.refused);
         let listed = [("new", new, &self.changed), ("left out", self.left, &self.missing)];
         let named = listed.into_iter().filter(|(_, count, _)| *count > 0).map(|(word, count, calls)| {
             let first = calls.first().map(ToString::to_string).unwrap_or_default();
@@ -179,13 +184,14 @@ pub(super) async fn rerun(
     };
     rerun.name.clone_from(&original.name);
     rerun.runs = runs;
-    let tally = answers.tally(&rerun.calls);
+    let tally = answers.tally(&rerun);
     let case = RerunCase {
         original,
         rerun,
         answered: tally.answered,
         marked: tally.marked,
         performed: tally.performed,
+        refused: tally.refused,
         left: tally.left,
         missing: tally.missing,
         changed: tally.changed,

@@ -52,7 +52,8 @@
 //! The calls of agents below are among those of the original, and those of agents below the rerun are answered by them,
 //! whoever made them. The answer of an agent stands for its calls: where the call that ran it was answered, they are
 //! not left out, and other calls are answered by them last. An answer is what the original's model saw, an error or a
-//! refusal too. A call that the original's runtime refused and the rerun's refuses again is the same call.
+//! refusal too. A call that both runtimes refused is the same call, and so is one that both answered themselves, as
+//! often as the original made it. Any other that the rerun's runtime refuses or answers is [new](RerunCase::refused).
 //!
 //! Not among the calls that answer: those without a result, those that the runtime answered itself (no such tool, wrong
 //! arguments, interrupted), those that a rerun marked, and those of hand-written agents, whose arguments are in no

@@ -282,10 +282,14 @@ impl Scan {
         call.fatal.clone_from(&finished.fatal);
         // The runtime's own errors took no time and have no label: no such tool, wrong arguments, an interrupted call.
         let by_runtime = call.is_error && finished.micros == 0 && finished.labels.is_empty();
-        let is_marked = call.is_error && finished.result.to_text() == MARKED;
         let is_answered = finished.denied || finished.fatal.is_some() || !by_runtime || is_refusal(call);
-        call.is_answered = is_answered && !is_marked;
+        call.is_answered = is_answered && !is_marked(call);
     }
+}
+
+/// True for a call that a rerun marked.
+pub(super) fn is_marked(call: &TranscriptCall) -> bool {
+    call.is_error && call.text() == MARKED
 }
 
 /// Beginnings of the results of calls that a rule, an approver or a layer refused.

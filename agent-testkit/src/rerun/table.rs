@@ -73,6 +73,7 @@ fn calls(case: &RerunCase) -> String {
         (case.answered, "same"),
         (case.marked, "marked"),
         (case.performed, "performed"),
+        (case.refused, "refused"),
         (case.left, "left out"),
     ];
     let shown: Vec<_> = counted.iter().filter(|(count, _)| *count > 0).collect();

@@ -135,6 +135,71 @@ async fn what_the_runtime_answered_itself_answers_no_call() {
     assert_eq!(ran, tool.started(), "{texts:?}");
 }
 
+/// Reruns one session in this runtime, and returns the number of refused calls, and whether the calls are the same.
+async fn refused(original: &Transcript, agent: Arc<dyn Agent>, runtime: RuntimeBuilder) -> (u64, bool) {
+    let plan = Rerun::of([original.clone()], agent).runtime(runtime);
+    let report = plan.score("same calls", RerunCase::same_calls).run().await.unwrap();
+    let case = &report.cases()[0];
+    assert_eq!(case.marked + case.performed + case.refused, case.changed.len() as u64, "{case:?}");
+    (case.refused, case.has_same_calls())
+}
+
+#[tokio::test]
+async fn a_new_call_that_the_runtime_answers_is_new() {
+    let (tool, wipe) = (send().requiring(&["to"]), FakeTool::new("wipe").access(Access::WRITE));
+    let making = |calls: &[(&'static str, Value)]| -> Arc<dyn Agent> {
+        let script = calls
+            .iter()
+            .cloned()
+            .fold(ScriptedProvider::by_history(), |script, (name, with)| script.call(name, with));
+        agent(&script.text("Done."), [tool.clone(), wipe.clone()])
+    };
+    let all: fn() -> RuntimeBuilder = || crate::runtime().policy(Policy::allow_all());
+    let ruled = || crate::runtime().policy(Policy::allow_all().deny("wipe"));
+    let layered = || {
+        let refuses = Layer(LayerVerdict::Refuse("not today".into()));
+        crate::runtime().policy(Policy::allow_all()).tool_layer(refuses)
+    };
+    let ada = || ("send", to("Ada"));
+    let none = || ("nothing", json!({}));
+    let wrong = || ("send", json!({"nobody": 1}));
+    let wipes = || ("wipe", json!({}));
+    type Case = (Vec<(&'static str, Value)>, Vec<(&'static str, Value)>, fn() -> RuntimeBuilder, (u64, bool));
+    let cases: Vec<(&str, Case)> = vec![
+        ("no such tool", (vec![ada()], vec![ada(), none()], all, (1, false))),
+        ("wrong arguments", (vec![ada()], vec![ada(), wrong(), wrong()], all, (2, false))),
+        ("a rule", (vec![ada()], vec![ada(), wipes()], ruled, (1, false))),
+        ("as often", (vec![none(), wrong(), ada()], vec![ada(), none(), wrong()], all, (0, true))),
+        ("more often", (vec![none(), wrong(), ada()], vec![ada(), none(), wrong(), none()], all, (1, false))),
+        ("less often", (vec![none(), wrong(), ada()], vec![ada()], all, (0, true))),
+        ("one layer", (vec![ada()], vec![ada()], layered, (0, true))),
+        (
+            "one layer, more often",
+            (vec![ada()], vec![ada(), ada(), ("send", to("Bob"))], layered, (2, false)),
+        ),
+    ];
+    for (case, (before, now, runtime, expected)) in cases {
+        let first = runtime().build();
+        let session = first.session();
+        session.start(making(&before), "Send it").outcome().await.unwrap();
+        let original = transcript(&first, &session).await;
+        let started = tool.started();
+        assert_eq!(refused(&original, making(&now), runtime()).await, expected, "{case}");
+        // Every answer is in the record.
+        assert_eq!(refused(&original, making(&before), all()).await, (0, true), "{case}");
+        assert_eq!((tool.started(), wipe.started()), (started, 0), "{case}");
+    }
+    // Performed before, and refused now: there is no such tool.
+    let original = recorded(&making(&[ada()]), &["Send it"]).await;
+    let without = ScriptedProvider::by_history().call("send", to("Ada")).text("Done.");
+    assert_eq!(refused(&original, agent(&without, [wipe.clone()]), all()).await, (1, false));
+    let performing = Rerun::of([original], making(&[ada(), wipes()])).unmatched(Unmatched::Perform);
+    let report = performing.runtime(ruled()).score("same calls", RerunCase::same_calls).run().await.unwrap();
+    assert_eq!((figures(&report.cases()[0]), report.cases()[0].refused), ([1, 0, 0, 0], 1));
+    assert!(report.to_string().contains("1 same, 1 refused") && report.passed() == 0, "{report}");
+    assert!(report.to_string().contains("new: wipe {}"), "{report}");
+}
+
 #[tokio::test]
 async fn the_answer_of_an_agent_stands_for_all_calls_below_it() {
     let (tool, look) = (send(), FakeTool::new("look").returning("a tree"));

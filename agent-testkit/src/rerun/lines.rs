@@ -21,6 +21,8 @@ use super::{
 const FORMAT: u32 = 1;
 /// Most messages, runs and calls of one session, together.
 pub(super) const MOST: usize = 100_000;
+/// Most bytes of a call's place: the id of its session has 240, and its own numbers less than 60.
+const PLACE: usize = 300;
 
 /// One line of a file.
 #[derive(Serialize, Deserialize)]
@@ -171,7 +173,9 @@ fn collect(lines: impl Iterator<Item = Result<Line>>) -> Result<Transcript> {
                 behind = head.lines;
                 *read = Some(begun);
             }
-            (line, Some(read)) => add(read, line)?,
+            (line, Some(read)) => {
+                add(read, line).map_err(|error| error.with("line", (count + 1).to_string()))?;
+            }
             (_, None) => return Err(misplaced("the first line is `transcript`")),
         }
     }
@@ -190,6 +194,10 @@ fn add(read: &mut Transcript, line: Line) -> Result<()> {
         Line::Prompt(Prompt { agent, message, labels }) => {
             let (answer, status) = (String::new(), None);
             read.runs.push(TranscriptRun { agent, prompt: message, labels, answer, status });
+        }
+        // Each place above it is looked for.
+        Line::Call(call) if call.place.len() > PLACE => {
+            return Err(misplaced(&format!("the `place` of a call has at most {PLACE} bytes")));
         }
         Line::Call(call) => {
             let run = read.runs.len().checked_sub(1);

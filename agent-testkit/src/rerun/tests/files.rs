@@ -84,6 +84,15 @@ async fn files_that_are_no_transcript_are_refused_with_the_line() {
         );
         assert!(shown.contains(says), "{shown}: {says}");
     }
+    // A place that no session has, which would be long to look for; the longest that one has is read.
+    let placed = |levels: usize| {
+        let call = json!({"call": {"agent": "a", "place": "1$$0.".repeat(levels), "tool": "a"}});
+        let (head, _) = lines[0].split_once(",\"lines\"").unwrap();
+        [&format!("{head}}}}}"), lines[1], &call.to_string()].join("\n")
+    };
+    assert_eq!(Transcript::from_jsonl(&placed(60)).unwrap().calls[0].place.len(), 300);
+    let error = Transcript::from_jsonl(&placed(8_000)).unwrap_err();
+    assert!(error.kind() == ErrorKind::InvalidInput && error.message().contains("`place`"), "{error}");
     // Deeper than any reader takes.
     let deep = format!("{}\n{{\"call\":{}1{}}}", lines[0], "[".repeat(100_000), "]".repeat(100_000));
     assert_eq!(Transcript::from_jsonl(&deep).unwrap_err().kind(), ErrorKind::InvalidInput);

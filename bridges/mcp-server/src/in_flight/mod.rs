@@ -6,6 +6,9 @@
 //!
 //! An id is taken from the admission of its request until the request is dropped on the way to rmcp, its answer comes
 //! by, or its handler panics.
+//!
+//! rmcp sends nothing but answers once it has seen the end of the input, so a subscription that it has not acknowledged
+//! by then would never begin, and keep the connection. So it sees the end behind those.
 
 #[cfg(test)]
 mod tests;
@@ -20,10 +23,13 @@ use std::{
 use futures_util::future::Either;
 use rmcp::{
     ErrorData, RoleServer,
-    model::{ClientNotification, GetExtensions, JsonRpcMessage, RequestId, ServerJsonRpcMessage},
+    model::{
+        ClientNotification, ClientRequest, GetExtensions, JsonRpcMessage, RequestId, ServerJsonRpcMessage,
+    },
     service::{RxJsonRpcMessage, TxJsonRpcMessage},
     transport::Transport,
 };
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 #[derive(Debug, Clone, Default)]
@@ -34,6 +40,8 @@ struct Shared {
     requests: Mutex<Requests>,
     /// Cancelled once nothing more is received. rmcp then sends answers only.
     ended: CancellationToken,
+    /// Tells that a request began, or is there no more.
+    moved: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -51,6 +59,8 @@ struct Request {
     number: u64,
     /// True once rmcp has it, and will answer.
     received: bool,
+    /// True for a subscription that rmcp has, and that has not begun.
+    opens: bool,
     cancelled: bool,
     /// Cancels what began.
     stop: Option<CancellationToken>,
@@ -75,6 +85,8 @@ impl Drop for Place {
         {
             requests.by_id.remove(&self.id);
         }
+        drop(requests);
+        self.all.0.moved.notify_waiters();
     }
 }
 
@@ -83,22 +95,31 @@ impl Requests {
     fn own(&mut self, place: &Place) -> Option<&mut Request> {
         self.by_id.get_mut(&place.id).filter(|it| it.number == place.number)
     }
+
+    fn begin(&mut self, place: &Place, stop: &CancellationToken) -> bool {
+        let left = self.left;
+        let Some(it) = self.own(place) else { return false };
+        it.opens = false;
+        let begins = !it.cancelled && !left;
+        if begins {
+            it.stop = Some(stop.clone());
+        }
+        begins
+    }
 }
 
 impl Admitted {
-    fn received(&self) {
+    fn received(&self, is_subscription: bool) {
         if let Some(it) = self.0.all.locked().own(&self.0) {
-            it.received = true;
+            (it.received, it.opens) = (true, is_subscription);
         }
     }
 
     /// Notes that what was requested begins, and is cancelled by `stop`. False if it must not begin.
     pub(crate) fn begin(&self, stop: &CancellationToken) -> bool {
-        let mut requests = self.0.all.locked();
-        let left = requests.left;
-        let Some(it) = requests.own(&self.0).filter(|it| !it.cancelled && !left) else { return false };
-        it.stop = Some(stop.clone());
-        true
+        let begins = self.0.all.locked().begin(&self.0, stop);
+        self.0.all.0.moved.notify_waiters();
+        begins
     }
 
     /// Returns the token that is cancelled once rmcp sends nothing but answers.
@@ -135,7 +156,7 @@ impl InFlight {
         let mut requests = self.locked();
         let number = requests.admitted.wrapping_add(1);
         let Entry::Vacant(free) = requests.by_id.entry(id.clone()) else { return None };
-        free.insert(Request { number, received: false, cancelled: false, stop: None });
+        free.insert(Request { number, received: false, opens: false, cancelled: false, stop: None });
         requests.admitted = number;
         Some(Admitted(Arc::new(Place { all: self.clone(), id: id.clone(), number })))
     }
@@ -162,7 +183,20 @@ impl InFlight {
 
     /// Notes the answer of a request. False if nobody wants it.
     fn answer(&self, id: &RequestId) -> bool {
-        !self.locked().by_id.remove(id).is_some_and(|it| it.cancelled)
+        let answered = self.locked().by_id.remove(id);
+        self.0.moved.notify_waiters();
+        !answered.is_some_and(|it| it.cancelled)
+    }
+
+    /// Waits until each subscription that rmcp has is acknowledged, or answered.
+    async fn opened(&self) {
+        loop {
+            let moved = self.0.moved.notified();
+            if !self.locked().by_id.values().any(|it| it.opens) {
+                return;
+            }
+            moved.await;
+        }
     }
 }
 
@@ -199,12 +233,15 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for Tracked<T> {
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         loop {
             let Some(message) = self.inner.receive().await else {
+                self.in_flight.opened().await;
                 self.in_flight.0.ended.cancel();
                 return None;
             };
             match &message {
                 JsonRpcMessage::Request(it) => {
-                    it.request.extensions().get::<Admitted>().iter().for_each(|it| it.received());
+                    let is_subscription = matches!(it.request, ClientRequest::SubscriptionsListenRequest(_));
+                    let admitted = it.request.extensions().get::<Admitted>();
+                    admitted.iter().for_each(|it| it.received(is_subscription));
                 }
                 JsonRpcMessage::Notification(it) => {
                     if let ClientNotification::CancelledNotification(it) = &it.notification {

@@ -1,3 +1,4 @@
+use futures_util::FutureExt;
 use rmcp::model::NumberOrString;
 
 use super::*;
@@ -86,7 +87,14 @@ fn perform(steps: &[Step]) {
     let mut expected = Expected { live: None, left: false };
     let mut place: Option<Admitted> = None;
     let mut stop: Option<CancellationToken> = None;
+    // True while rmcp has the request, and has neither begun nor answered it.
+    let mut opens = false;
     for step in steps {
+        opens = match step {
+            Step::Receive => true,
+            Step::Begin | Step::Answer | Step::Panic => false,
+            _ => opens,
+        };
         let before = expected;
         expected = expected.after(*step).unwrap();
         match step {
@@ -97,7 +105,7 @@ fn perform(steps: &[Step]) {
             }
             Step::Cancel => all.cancel(&id()),
             Step::Lose => place = None,
-            Step::Receive => place.as_ref().unwrap().received(),
+            Step::Receive => place.as_ref().unwrap().received(true),
             Step::Begin => {
                 let token = CancellationToken::new();
                 let begins = place.as_ref().unwrap().begin(&token);
@@ -123,6 +131,7 @@ fn perform(steps: &[Step]) {
         }
         let taken = all.locked().by_id.len();
         assert_eq!(taken, usize::from(expected.live.is_some()), "{steps:?}");
+        assert_eq!(all.opened().now_or_never().is_none(), opens, "{steps:?}");
         let cancelled = expected.left || expected.live.is_some_and(|(_, cancelled)| cancelled);
         assert!(stop.iter().all(|it| it.is_cancelled() == cancelled), "{steps:?}");
     }

@@ -170,20 +170,52 @@ async fn a_call_that_ended_makes_room_though_its_progress_is_not_read() {
     assert_eq!(ids, ["one", "two", "three"]);
 }
 
+/// Returns a request of a client without a session.
+fn ask(id: &str, method: &str, more: &str) -> String {
+    let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"raw","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}"#;
+    format!(r#"{{"jsonrpc":"2.0","id":"{id}","method":"{method}","params":{{{more}{meta}}}}}"#)
+}
+
+/// Returns a subscription to changes.
+fn listen(id: &str) -> String {
+    ask(id, "subscriptions/listen", r#""notifications":{"toolsListChanged":true},"#)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subscription_right_before_the_end_of_the_input_is_answered() {
+    let initialized = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+    let discover = ask("d", "server/discover", "");
+    let one = [listen("a")];
+    let cases: [(&str, &[&str]); 3] =
+        [("alone", &[]), ("discovered", &[&discover]), ("in a session", &[INITIALIZE, initialized])];
+    for (case, before) in cases {
+        for listens in [&one[..], &[listen("a"), listen("b"), listen("c")]] {
+            let Raw { mut input, mut output, serving } = Raw::open(server(&Steps::new()));
+            for line in before.iter().copied().chain(listens.iter().map(String::as_str)) {
+                input.write_all(format!("{line}\n").as_bytes()).await.unwrap();
+            }
+            drop(input);
+            let (began, mut rest) = (Instant::now(), String::new());
+            timeout(Duration::from_secs(60), output.read_to_string(&mut rest)).await.unwrap().unwrap();
+            serving.await.unwrap().unwrap();
+            assert!(began.elapsed() < Duration::from_secs(1), "{case}: {:?}: {rest}", began.elapsed());
+            let answers = rest.lines().filter(|line| line.contains(r#""result""#));
+            let acknowledged = rest.matches("subscriptions/acknowledged").count();
+            let expected = listens.len() + before.len().min(1);
+            assert_eq!((acknowledged, answers.count()), (listens.len(), expected), "{case}: {rest}");
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_client_that_listens_keeps_no_server_after_the_end_of_its_input() {
-    let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"raw","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}"#;
-    let ask = |id: &str, method: &str, more: &str| {
-        format!(r#"{{"jsonrpc":"2.0","id":"{id}","method":"{method}","params":{{{more}{meta}}}}}"#)
-    };
-    let listen = ask("l", "subscriptions/listen", r#""notifications":{"toolsListChanged":true},"#);
     // A call has its time to answer, and the subscription adds none.
     for calls in [false, true] {
         let tool = Steps::new();
         let mut raw = Raw::open(server(&tool));
         raw.say(&ask("d", "server/discover", "")).await;
         raw.hear().await;
-        raw.say(&listen).await;
+        raw.say(&listen("l")).await;
         assert!(raw.hear().await.to_string().contains("acknowledged"));
         if calls {
             raw.say(&ask("c", "tools/call", r#""name":"steps","arguments":{},"#)).await;

@@ -24,9 +24,9 @@ use super::Money;
 /// * the length of an open-ended reply, of one call at a time;
 /// * the difference between the estimate of a prompt, (bytes + 3) / 4 tokens and 1,500 for each file, and what the
 ///   service counts;
-/// * replies of a service that ignores the `max_output` that it was given;
-/// * the attempts of one call after its first, in a run's budget: a `BudgetLayer` below
-///   the retries reserves each attempt.
+/// * replies of a service that ignores the `max_output` that it was given, or gets another one by `Params::extra`;
+/// * the attempts of each call in flight after its first, in a run's budget, also those of other models: a
+///   `BudgetLayer` below the retries, on each model, reserves each attempt.
 ///
 /// The excess counts as spent, and every later call is refused. A call whose end is unknown, because its process died
 /// or its connection broke, counts as reserved, an open-ended one as its prompt and 4,096 tokens.

@@ -67,6 +67,9 @@ impl ModelChoice {
 ///   request; the request's `extra` is left out if the service is another; its output limit is kept. Deferred tools
 ///   stay in a request to a service that [searches](entourage_core::provider::Profile::tool_search) them; any other is
 ///   told of those that find and call them.
+/// - The budget of a run reserves for the first model alone. The reply of the next one may be longer or dearer, by its
+///   own parameters, profile and prices, in each call in flight. A [`BudgetLayer`](crate::layers::BudgetLayer) on each
+///   model reserves for that model.
 /// - When no model is left, the error lists all causes, has the first one's kind, and is temporary if any of them was.
 ///   A failure after which no other model was asked is passed on as it is.
 /// - Reported usage is passed on with its cost at the prices of the model that was asked, where they are known.

@@ -88,6 +88,16 @@ impl<C> Paced<C> {
         }
         Err(error)
     }
+
+    /// Returns the stream that the server gives for this request.
+    async fn streamed<E: Error + Send + Sync + 'static>(
+        &self,
+        request: impl Future<Output = Result<BoxedSseResponse, StreamableHttpError<E>>> + Send,
+        is_resumed: bool,
+    ) -> Result<BoxedSseResponse, StreamableHttpError<E>> {
+        let stream = self.resumed(asked(&self.part, request).await, is_resumed)?;
+        Ok(paced(stream, &self.part, self.asked.open(), None))
+    }
 }
 
 /// Performs a request until the connection is cut.
@@ -241,9 +251,7 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for Paced<C> {
         headers: Headers,
     ) -> Result<BoxedSseResponse, StreamableHttpError<C::Error>> {
         let is_resumed = last.is_some();
-        let stream = self.inner.get_stream(uri, session, last, token, headers);
-        let stream = self.resumed(asked(&self.part, stream).await, is_resumed)?;
-        Ok(paced(stream, &self.part, self.asked.open(), None))
+        self.streamed(self.inner.get_stream(uri, session, last, token, headers), is_resumed).await
     }
 
     async fn get_stream_with_max_sse_event_size(
@@ -256,9 +264,11 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for Paced<C> {
         most: usize,
     ) -> Result<BoxedSseResponse, StreamableHttpError<C::Error>> {
         let is_resumed = last.is_some();
-        let stream = self.inner.get_stream_with_max_sse_event_size(uri, session, last, token, headers, most);
-        let stream = self.resumed(asked(&self.part, stream).await, is_resumed)?;
-        Ok(paced(stream, &self.part, self.asked.open(), None))
+        self.streamed(
+            self.inner.get_stream_with_max_sse_event_size(uri, session, last, token, headers, most),
+            is_resumed,
+        )
+        .await
     }
 }
 

@@ -26,7 +26,7 @@ const OPEN: usize = 32;
 /// Longest time in which a request counts as open. Most are answered at once. What a person is asked may take longer,
 /// of which there is one at a time; and some are never answered, as their call ended.
 const LONGEST: Duration = Duration::from_secs(60);
-/// Messages that are sent at once, and those that may wait. Of those that find more, answers to open requests are sent.
+/// Messages that are sent at once, and those that wait. If as many wait, only answers to open requests are taken.
 const SENT: usize = 32;
 const WAITING: usize = 256;
 /// Time in which a server takes one message.

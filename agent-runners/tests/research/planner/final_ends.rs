@@ -71,7 +71,7 @@ async fn bo05_a_budget_that_is_used_up_ends_all_plans_of_the_run() {
     }
 }
 
-/// What stops an agent that makes a plan stops the planner. What is done is told.
+/// The planner stops for the reason that stopped an agent that makes a plan, and tells the steps that are done.
 #[tokio::test(start_paused = true)]
 async fn bo05_a_planner_whose_agent_is_stopped_is_stopped_for_the_same_reason() {
     let withheld = || Script::new().text("I").finish(FinishReason::ContentFilter);
